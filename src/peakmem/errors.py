@@ -1,0 +1,57 @@
+"""What can go wrong by a user's hand.
+
+PeakmemError            every error that is told in one line, exit code 2
+├── UnknownName         a model, GPU, optimizer, setting … that is in no table; says what is near
+├── Impossible          settings or sizes that contradict each other; names both
+├── Unreadable          a file that is not what it should be; names file, place and limit
+└── Missing             an optional package is not installed; names the command that installs it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class PeakmemError(ValueError):
+    """A mistake that its message lets the reader mend: what was given, what is allowed, what to do."""
+
+
+class UnknownName(PeakmemError):
+    """A name that is in no table."""
+
+    def __init__(self, what: str, given: object, known: Iterable[str], see: str = "") -> None:
+        names = sorted(known)
+        text = f"unknown {what} {printable(given)}."
+        near = nearest(str(given), names)
+        if near:
+            text += f" Did you mean {near!r}?"
+        text += f" See: {see}" if see else f" Known: {', '.join(names)}" if len(names) <= 24 else ""
+        super().__init__(text)
+
+
+class Impossible(PeakmemError):
+    """Two given values that cannot both hold."""
+
+
+class Unreadable(PeakmemError):
+    """A file that cannot be read as what it should be."""
+
+
+class Missing(PeakmemError):
+    """An optional package is not installed."""
+
+
+def nearest(given: str, names: Iterable[str]) -> str | None:
+    """The known name closest to what was typed, or None when nothing is close."""
+    import difflib
+
+    lowered = {name.lower(): name for name in names}
+    found = difflib.get_close_matches(given.lower()[:100], lowered, n=1, cutoff=0.6)
+    return lowered[found[0]] if found else None
+
+
+def printable(given: object, limit: int = 80) -> str:
+    """A foreign value as it may stand in a message: quoted, cut, without control characters."""
+    text = repr(given) if isinstance(given, str) else str(given)[: limit + 1]
+    text = "".join(c if c.isascii() and c.isprintable() else f"\\u{ord(c):04x}" for c in text[: 2 * limit])
+    return text if len(text) <= limit else text[: limit - 1] + "…"

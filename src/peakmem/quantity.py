@@ -1,0 +1,60 @@
+"""A count that remembers its formula.
+
+A tensor's size is one product: bytes per element × letters. `Size` is that product (or a sum of such
+products, where one buffer holds many tensors), `Quantity` is a count with its formula, the same formula
+with numbers put in, and the unit. Letters: see `LEGEND`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+LEGEND: Mapping[str, str] = {
+    "b": "micro-batch (sequences per GPU)",
+    "s": "sequence length in tokens",
+    "h": "hidden size",
+    "a": "attention heads",
+    "k": "key/value heads",
+    "d": "head size",
+    "f": "feed-forward size",
+    "n": "layers",
+    "V": "vocabulary",
+    "P": "rows of the position table",
+    "E": "experts",
+    "K": "experts per token",
+    "r": "LoRA rank",
+    "w": "GPUs that share the states",
+    "T": "token types",
+    "W": "sliding window",
+    "c": "image channels",
+    "p": "patch side in pixels",
+    "C": "classes",
+    "g": "generated tokens",
+}
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A count with its rule.
+
+    value: the count; formula: in letters, `2·b·s·f`; substituted: the same with numbers, `2·1·8192·14336`.
+    """
+
+    value: int
+    formula: str
+    substituted: str
+    unit: str = "bytes"
+
+    def __str__(self) -> str:
+        return f"{self.formula} = {self.substituted} = {self.value:,} {self.unit}"
+
+
+def gib(size: float, digits: int = 2) -> str:
+    """Bytes as GiB (2^30) with the unit, the way every view prints them; small ones as MiB or KiB."""
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if abs(size) >= 2**power:
+            return f"{size / 2**power:,.{digits}f} {unit}"
+    return f"{size:,.0f} B"
