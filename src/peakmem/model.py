@@ -43,7 +43,7 @@ class Model:
     attention_dropout: float = 0.0
     hidden_dropout: float = 0.0
     switches: frozenset[str] = frozenset()  # "attention_bias", "parallel_residual", … : see each architecture
-    sizes: Mapping[str, int] = field(default_factory=dict)  # letters only this architecture has
+    sizes: Mapping[str, int] = field(default_factory=dict, hash=False)  # letters only this architecture has
     source: str = ""  # where the dimensions come from
     notes: tuple[str, ...] = ()  # what was assumed or ignored while reading
 

@@ -1,0 +1,155 @@
+"""How it is trained or served: one row per setting.
+
+The fields of `Setup` are the one field table of the product: name, unit, range, choices, help and default of
+each row give the command line's flags, the JSON schema, the page's form and the texts of the errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from peakmem.errors import Impossible, UnknownName, printable
+
+LIMIT = 10**9  # no count in a setting is larger: keeps every product exact and every loop bounded
+
+
+def setting(default: Any, help: str, *, unit: str = "", choices: tuple[str, ...] = (), least: float = 0,
+            most: float = LIMIT, group: str = "common", many: bool = False) -> Any:
+    """One row of the field table. `many`: a list of words, or of numbers, separated by commas."""
+    row = {"help": help, "unit": unit, "choices": choices, "least": least, "most": most, "group": group,
+           "many": many}
+    return field(default=default, metadata=row)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The settings of one run. `Setup.of(sequence=8192)` checks what it is given; the bare class does not."""
+
+    run: str = setting("training", "what runs", choices=("training", "inference"))
+    sequence: int = setting(2048, "tokens of one sequence (inference: of the prompt)", unit="tokens", least=1)
+    batch: int = setting(1, "sequences in one micro-batch, per GPU", unit="sequences", least=1)
+    accumulation: int = setting(1, "micro-batches per optimizer step", unit="micro-batches", least=1)
+    precision: str = setting("mixed", "which dtype weights, gradients and states have", choices=(
+        "mixed", "amp-bf16", "amp-fp16", "bf16", "fp16", "fp32", "megatron"))
+    optimizer: str = setting("adamw", "the optimizer: `peakmem list optimizers`")
+    attention: str = setting("auto", "attention kernel; auto: what PyTorch picks",
+                             choices=("auto", "flash", "efficient", "cudnn", "math", "eager"))
+    implementation: str = setting("transformers", "whose code of the model runs",
+                                  choices=("transformers", "paper", "fused"))
+    checkpoint: str = setting("none", "activation checkpointing: none, full (each layer keeps its input), "
+                              "selective (keeps the outputs of --checkpoint-save)",
+                              choices=("none", "full", "selective"))
+    lora_rank: int = setting(0, "rank of LoRA adapters; 0: train all weights", least=0, most=10**6)
+    shard: str = setting("none", "what is divided over the GPUs",
+                         choices=("none", "zero1", "zero2", "zero3", "fsdp2"))
+    gpus: int = setting(1, "GPUs that share the states", unit="GPUs", least=1, most=10**6)
+    gpu: str = setting("", "the GPU to compare with: `peakmem list gpus`")
+
+    optimizer_implementation: str = setting("foreach", "how PyTorch runs the optimizer", group="optimizer",
+                                            choices=("foreach", "fused", "loop"))
+    state_dtype: str = setting("auto", "dtype of the optimizer states; auto: the recipe's", group="optimizer",
+                               choices=("auto", "fp32", "bf16", "fp16"))
+    step: str = setting("steady", "which step: the first makes the optimizer states", group="optimizer",
+                        choices=("steady", "first"))
+    set_to_none: bool = setting(True, "zero_grad drops the gradients instead of zeroing them", group="optimizer")
+    clip: bool = setting(False, "clip_grad_norm_ before the optimizer", group="optimizer")
+
+    loss: str = setting("upcast", "upcast: logits in fp32, as transformers; chunked: head and loss by pieces; "
+                        "fused: the head inside the loss; sum: logits.sum()", group="loss",
+                        choices=("upcast", "chunked", "fused", "sum"))
+    loss_chunks: int = setting(8, "pieces of the chunked loss", group="loss", least=1, most=4096)
+
+    checkpoint_save: tuple[str, ...] = setting(("attention",), "operations whose outputs selective "
+                                               "checkpointing keeps", group="activations", many=True)
+    dropout: float = setting(-1.0, "dropout probability everywhere; -1: as the model says", group="activations",
+                             least=-1, most=1)
+
+    lora_targets: tuple[str, ...] = setting(("all-linear",), "modules that get adapters", group="training part",
+                                            many=True)
+    freeze: str = setting("", "what is not trained, as patterns on parameter names: embed_tokens,layers.*.mlp",
+                          group="training part")
+    frozen_layers: int = setting(0, "how many of the first layers are not trained", group="training part")
+
+    reshard: bool = setting(True, "FSDP: layers are sharded again after their forward", group="sharding")
+    sync_each_batch: bool = setting(True, "FSDP: gradients are reduced after every micro-batch", group="sharding")
+    offload: str = setting("none", "what lies in the host's memory, or on disk", group="sharding",
+                           choices=("none", "optimizer", "optimizer+weights", "disk-optimizer",
+                                    "disk-optimizer+weights"))
+
+    generate: int = setting(256, "tokens that are generated after the prompt", unit="tokens", group="inference",
+                            least=1)
+
+    @staticmethod
+    def of(**given: Any) -> Setup:
+        """Settings checked against the field table.
+
+        Errors: UnknownName for a setting or choice that is not there, Impossible for a value out of range.
+        """
+        return Setup(**{name: checked(name, value) for name, value in given.items()})
+
+    def as_json(self) -> dict[str, Any]:
+        """Every setting by name, as JSON has it."""
+        return {row.name: list(value) if isinstance(value := getattr(self, row.name), tuple) else value
+                for row in fields(self)}
+
+
+FIELDS: Mapping[str, Mapping[str, Any]] = {
+    row.name: {**row.metadata, "default": row.default, "type": type(row.default)} for row in fields(Setup)
+}
+
+
+def checked(name: str, value: Any) -> Any:
+    """A value for a row of the field table, in the row's type.
+
+    Text is taken as the command line writes it; a bool is no number, and no number is rounded.
+    Errors: UnknownName, Impossible: what was given, what is allowed.
+    """
+    row = FIELDS.get(name)
+    if row is None:
+        raise UnknownName("setting", name, FIELDS, "peakmem estimate --help")
+    flag, kind = "--" + name.replace("_", "-"), row["type"]
+    if row["many"]:
+        words = value.split(",") if isinstance(value, str) else value
+        if not isinstance(words, (list, tuple)) or not all(isinstance(w, str) and w.strip() for w in words):
+            raise Impossible(f"{flag} {printable(value)}: give words separated by commas")
+        return tuple(w.strip() for w in words)
+    if kind is bool:
+        truth = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False,
+                 "0": False}
+        if isinstance(value, str) and value.lower() in truth:
+            return truth[value.lower()]
+        if isinstance(value, bool):
+            return value
+        raise Impossible(f"{flag} {printable(value)}: give yes or no")
+    if kind is str:
+        if not isinstance(value, str):
+            raise Impossible(f"{flag} {printable(value)}: give a word")
+        if row["choices"] and value not in row["choices"]:
+            raise UnknownName(f"value for {flag}", value, row["choices"])
+        return value
+    return number(flag, value, kind, row["least"], row["most"], row["unit"])
+
+
+def number(flag: str, value: Any, kind: type, least: float, most: float, unit: str = "") -> Any:
+    """An int or float inside its range; text is parsed, anything else is refused."""
+    wanted = "a whole number" if kind is int else "a number"
+    limits = f"{flag} takes {wanted} from {least:g} to {most:g}" + (f" ({unit})" if unit else "")
+    if isinstance(value, str):
+        text = value.strip().replace("_", "")
+        if len(text) > 30:
+            raise Impossible(f"{flag} {printable(value, 40)} is too long; {limits}")
+        try:
+            value = int(text) if kind is int else float(text)
+        except ValueError:
+            raise Impossible(f"{flag} {printable(value)} is not {wanted}; {limits}") from None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Impossible(f"{flag} {printable(value)} is not {wanted}; {limits}")
+    if kind is int and isinstance(value, float):
+        if not value.is_integer():
+            raise Impossible(f"{flag} {value!r} is not a whole number; {limits}")
+        value = int(value)
+    if not least <= value <= most:
+        raise Impossible(f"{flag} {printable(value)} is out of range; {limits}")
+    return value
