@@ -1,0 +1,113 @@
+"""GPT-2, GPT-NeoX, OPT, BERT and ViT: config.json fields -> keyword arguments of `Model`."""
+
+from __future__ import annotations
+
+from peakmem.errors import Impossible
+from peakmem.readers.fields import Fields
+from peakmem.readers.shared import (
+    Sizes,
+    architecture,
+    head_size,
+    labels,
+    refuse,
+    rope_switches,
+    rotary_part,
+    side,
+)
+
+BIASES = ("attention_bias", "output_bias", "mlp_bias")
+
+
+def gpt2(f: Fields) -> Sizes:
+    """GPT-2; a feed-forward of 4 × hidden unless n_inner says otherwise."""
+    hidden, heads = f.count("n_embd"), f.count("n_head")
+    refuse(f, "add_cross_attention", "attention to an encoder")
+    for name in ("scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"):
+        if f.flag(name):
+            f.notes.append(f"{name} is not counted")
+    return {
+        "layers": f.count("n_layer"), "hidden": hidden, "heads": heads, "kv_heads": heads,
+        "head_size": head_size(f, "n_embd", "n_head", own=False),
+        "feed_forward": f.count("n_inner", null=4 * hidden), "vocabulary": f.count("vocab_size"),
+        "positions": f.count("n_positions"), "tied": f.flag("tie_word_embeddings"),
+        "activation": f.activation("activation_function"), "embedding_dropout": f.fraction("embd_pdrop"),
+        "attention_dropout": f.fraction("attn_pdrop"), "hidden_dropout": f.fraction("resid_pdrop"),
+        "switches": frozenset(BIASES),
+    }
+
+
+def gpt_neox(f: Fields) -> Sizes:
+    """GPT-NeoX and Pythia: attention and feed-forward side by side, a quarter of each head rotated."""
+    heads, size, dropout = f.count("num_attention_heads"), head_size(f, own=False), f.fraction("hidden_dropout")
+    switches = {"mlp_bias"} | rope_switches(f)
+    if f.flag("attention_bias"):
+        switches |= {"attention_bias", "output_bias"}
+    if f.flag("use_parallel_residual"):
+        switches |= {"parallel_residual"}
+    return {
+        "layers": f.count("num_hidden_layers"), "hidden": f.count("hidden_size"), "heads": heads, "kv_heads": heads,
+        "head_size": size, "feed_forward": f.count("intermediate_size"), "vocabulary": f.count("vocab_size"),
+        "tied": f.flag("tie_word_embeddings"), "activation": f.activation("hidden_act"),
+        "rotary_size": rotary_part(f, size, "rotary_pct", 0.25), "embedding_dropout": dropout,
+        "attention_dropout": f.fraction("attention_dropout"), "hidden_dropout": dropout,
+        "switches": frozenset(switches),
+    }
+
+
+def opt(f: Fields) -> Sizes:
+    """OPT; its position table has two rows more than positions, its 350M has narrower word embeddings."""
+    hidden, heads = f.count("hidden_size"), f.count("num_attention_heads")
+    narrow = f.count("word_embed_proj_dim", null=hidden)
+    switches = set(BIASES) if f.flag("enable_bias") else set()
+    removed = f.flag("_remove_final_layer_norm")
+    if f.flag("do_layer_norm_before"):
+        switches |= {"norm_before"} if removed else {"norm_before", "final_norm"}
+    if f.flag("layer_norm_elementwise_affine"):
+        switches |= {"norm_affine"}
+    if f.fraction("layerdrop"):
+        f.notes.append("layerdrop is taken as 0: the step in which no layer is dropped")
+    return {
+        "layers": f.count("num_hidden_layers"), "hidden": hidden, "heads": heads, "kv_heads": heads,
+        "head_size": head_size(f, own=False), "feed_forward": f.count("ffn_dim"),
+        "vocabulary": f.count("vocab_size"), "positions": f.count("max_position_embeddings") + 2,
+        "tied": f.flag("tie_word_embeddings"), "activation": f.activation("activation_function"),
+        "attention_dropout": f.fraction("attention_dropout"), "hidden_dropout": f.fraction("dropout"),
+        "switches": frozenset(switches), "sizes": {"e": narrow} if narrow != hidden else {},
+    }
+
+
+def bert(f: Fields) -> Sizes:
+    """BERT with its masked language model head. `pooler`: the class that the file names has a pooler instead."""
+    heads, dropout = f.count("num_attention_heads"), f.fraction("hidden_dropout_prob")
+    refuse(f, "add_cross_attention", "attention to an encoder")
+    refuse(f, "is_decoder", "causal attention in BERT")
+    switches, name = set(BIASES), architecture(f)
+    if name == "BertModel":
+        switches |= {"pooler"}
+        f.notes.append("BertModel is trained as BertForMaskedLM: with the head, without the pooler")
+    return {
+        "layers": f.count("num_hidden_layers"), "hidden": f.count("hidden_size"), "heads": heads, "kv_heads": heads,
+        "head_size": head_size(f, own=False), "feed_forward": f.count("intermediate_size"),
+        "vocabulary": f.count("vocab_size"), "positions": f.count("max_position_embeddings"),
+        "token_types": f.count("type_vocab_size"), "tied": f.flag("tie_word_embeddings"),
+        "activation": f.activation("hidden_act"), "embedding_dropout": dropout,
+        "attention_dropout": f.fraction("attention_probs_dropout_prob"), "hidden_dropout": dropout,
+        "switches": frozenset(switches),
+    }
+
+
+def vit(f: Fields) -> Sizes:
+    """ViT for image classification: square images, square patches, one class token."""
+    heads, dropout = f.count("num_attention_heads"), f.fraction("hidden_dropout_prob")
+    image, patch = side(f, "image_size"), side(f, "patch_size")
+    if patch > image:
+        raise Impossible(f"{f.file}: {f.said('patch_size')} is larger than {f.said('image_size')}")
+    return {
+        "layers": f.count("num_hidden_layers"), "hidden": f.count("hidden_size"), "heads": heads, "kv_heads": heads,
+        "head_size": head_size(f), "feed_forward": f.count("intermediate_size"),
+        "positions": (image // patch) ** 2 + 1, "activation": f.activation("hidden_act"),
+        "image": image, "patch": patch, "channels": f.count("num_channels"), "classes": labels(f),
+        "embedding_dropout": dropout, "hidden_dropout": dropout,
+        "attention_dropout": f.fraction("attention_probs_dropout_prob"),
+        "switches": frozenset({"output_bias", "mlp_bias"} | ({"attention_bias"} if f.flag("qkv_bias") else set())),
+    }

@@ -1,0 +1,112 @@
+"""A Hugging Face config.json -> `Model`: what transformers 5.24 would build from it.
+
+`Model.switches` are the yes/no facts of an architecture:
+
+attention_bias     biases on q, k and v             output_bias        bias on attention's output projection
+mlp_bias           biases in the feed-forward       qk_norm            norms on q and k of each head
+parallel_residual  attention beside feed-forward    scaled_embedding   embeddings × √hidden
+sandwich_norms     a norm before and after a block  logit_softcap      tanh on the logits
+attention_softcap  tanh on the scores               norm_topk          chosen experts' weights sum to 1
+router_logits      the auxiliary loss of routers    norm_before        OPT: norms before the blocks
+final_norm         OPT: a norm after the last layer norm_affine        OPT: norms with weights
+longrope           rotary frequencies by length     dynamic_rope       rotary frequencies that grow
+pooler             BERT: the file's class is the one with a pooler
+
+`feed_forward` is that of the dense layers, or of an expert where all layers are experts. `positions` are rows of a
+learned table (OPT: two more than positions). `Model.sizes` of OPT: "e", width of the word embeddings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peakmem.errors import UnknownName, Unreadable, printable
+from peakmem.model import Model
+from peakmem.readers import classics, decoders
+from peakmem.readers.defaults import ALIASES, DEFAULTS, HARMLESS
+from peakmem.readers.fields import Fields
+from peakmem.readers.json_file import NotFinite
+from peakmem.readers.shared import Sizes, architecture
+
+FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
+    "llama": decoders.llama, "mistral": decoders.mistral, "qwen2": decoders.qwen2, "qwen3": decoders.qwen3,
+    "phi3": decoders.phi3, "gemma": decoders.gemma, "gemma2": decoders.gemma2, "gemma3_text": decoders.gemma3,
+    "mixtral": decoders.mixtral, "qwen3_moe": decoders.qwen3_moe, "gpt2": classics.gpt2,
+    "gpt_neox": classics.gpt_neox, "opt": classics.opt, "bert": classics.bert, "vit": classics.vit,
+}
+"""transformers' model_type -> the function that reads it."""
+
+CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "vit": "ViTForImageClassification"}
+NESTED: Mapping[str, str] = {"gemma3": "gemma3_text"}
+"""Files with a text part and a vision part: only the text part is read."""
+
+
+def from_config(config: Any, name: str = "model", file: str = "config.json") -> Model:
+    """The model that a parsed config.json describes.
+
+    name: what the user calls it; file: what messages call the file, printable.
+    Errors: Unreadable (a field is not what it should be), Impossible (two sizes contradict each other),
+    UnknownName (an architecture or activation that peakmem does not know).
+    """
+    if not isinstance(config, dict):
+        raise Unreadable(f"{file} holds {_what(config)}, not an object with the fields of a model")
+    given: dict[str, Any] = config
+    kind, notes = given.get("model_type"), []
+    if not isinstance(kind, str):
+        raise Unreadable(f"{file}: model_type is {'missing' if kind is None else printable(kind, 40)}; known: "
+                         f"{', '.join(sorted(FAMILIES))}")
+    if kind in NESTED:
+        given, kind = _text_part(given, file), NESTED[kind]
+        notes.append("text part only: what belongs to images is not counted")
+    if kind not in FAMILIES:
+        raise UnknownName(f"model_type in {file}:", kind, (*FAMILIES, *NESTED))
+    fields = Fields(file, given, DEFAULTS[kind], ALIASES.get(kind))
+    sizes = FAMILIES[kind](fields)
+    notes += [*_class_note(kind, fields), *fields.notes, *_unused(fields)]
+    return Model(name=name, architecture=kind, source=f"config.json ({given.get('model_type')})",
+                 notes=tuple(dict.fromkeys(notes)), **sizes)
+
+
+def _text_part(config: Mapping[str, Any], file: str) -> dict[str, Any]:
+    text = config.get("text_config") or {}
+    if not isinstance(text, dict):
+        raise Unreadable(f"{file}: text_config is {printable(text, 40)}; give an object")
+    # the outer class owns the head, and decides whether it is tied
+    outer = {k: config[k] for k in ("tie_word_embeddings", "quantization_config", "dtype", "torch_dtype") if k in config}
+    return {"model_type": "gemma3_text", **text, **outer}
+
+
+def _class_note(kind: str, fields: Fields) -> list[str]:
+    named = architecture(fields)
+    expected = CLASSES.get(kind) or kind.removesuffix("_text").replace("_", "") + "forcausallm"
+    if not named or named.lower() == expected.lower() or (kind, named) == ("bert", "BertModel"):
+        return []
+    what = CLASSES.get(kind, "a causal language model")
+    return [f"architectures says {printable(named, 60)[1:-1]}; counted as {what}"]
+
+
+def _unused(fields: Fields) -> list[str]:
+    """What the file says and peakmem does not use: dtype, quantisation, unknown fields; one line each."""
+    given, notes = fields.given, []
+    dtype = given.get("dtype", given.get("torch_dtype"))
+    if dtype is not None:
+        notes.append(f"the file says {printable(dtype, 30).strip(chr(39))}; the dtypes are those of --precision")
+    quantised = given.get("quantization_config")
+    if quantised is not None:
+        method = quantised.get("quant_method", "") if isinstance(quantised, dict) else quantised
+        notes.append(f"quantization_config ({printable(method, 30)}) is ignored: weights as in --precision")
+    silent = {k for k, v in given.items() if v is None or v is False}
+    unknown = sorted(set(given) - fields.used - HARMLESS - silent - {"quantization_config"})
+    if unknown:
+        shown = ", ".join(printable(k, 40)[1:-1] for k in unknown[:8])
+        notes.append(f"fields that are not used: {shown}" + (f" and {len(unknown) - 8} more" if len(unknown) > 8 else ""))
+    odd = [k for k, v in given.items() if isinstance(v, NotFinite)]
+    if odd:
+        notes.append(f"not a number, and not used: {', '.join(printable(k, 40)[1:-1] for k in odd[:8])}")
+    return notes
+
+
+def _what(value: Any) -> str:
+    kinds = {list: "a list", str: "a string", bool: "a truth value", type(None): "null"}
+    return kinds.get(type(value), "a number")
