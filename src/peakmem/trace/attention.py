@@ -1,0 +1,149 @@
+"""``scaled_dot_product_attention`` as the chosen GPU would run it.
+
+Repeats the steps of aten/src/ATen/native/transformers/attention.cpp (torch 2.13) around each fused kernel: boolean
+masks become additive ones, head sizes are padded for flash, masks are padded for the efficient kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .kernels import GPU, Attention, choose
+
+VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
+class AttentionOnGPU:
+    """Stands in for ``torch.nn.functional.scaled_dot_product_attention``; `calls` counts the kernels taken.
+
+    It must replace the module's attribute: a function mode is not active in autograd's threads, where checkpointed
+    layers run again.
+    """
+
+    def __init__(self, gpu: GPU, math_kernel: Callable[..., Tensor], only: str = "") -> None:
+        self.gpu, self.math_kernel, self.only = gpu, math_kernel, only
+        self.calls: Counter[str] = Counter()
+        self.in_math = False
+
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Tensor:
+        training = torch.is_grad_enabled() and (
+            query.requires_grad or key.requires_grad or value.requires_grad
+        )
+        if torch.is_autocast_enabled("cuda"):
+            # The operator is on autocast's low-precision list; called by its parts it would not be.
+            dtype = torch.get_autocast_dtype("cuda")
+            query, key, value = (
+                torch.ops.aten._to_copy(t, dtype=dtype) if t.dtype != dtype else t
+                for t in (query, key, value)
+            )
+            if attn_mask is not None and attn_mask.is_floating_point():
+                attn_mask = attn_mask.to(dtype)
+        call = Attention(
+            dtype=str(query.dtype).removeprefix("torch."),
+            head=query.shape[-1],
+            value_head=value.shape[-1],
+            queries=query.shape[-2],
+            keys=key.shape[-2],
+            masked=attn_mask is not None,
+            heads=query.shape[-3] if query.dim() > 2 else 1,
+            key_heads=key.shape[-3] if key.dim() > 2 else 1,
+            grouped=enable_gqa,
+            causal=is_causal,
+            dropout=dropout_p,
+            training=training,
+            mask_trained=attn_mask is not None and attn_mask.requires_grad,
+        )
+        kernel = choose(call, self.gpu, VERSION, self.only) if query.dim() == 4 else "math"
+        self.calls[kernel] += 1
+        if kernel == "math":
+            self.in_math = True
+            try:
+                return self.math_kernel(
+                    query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+                )
+            finally:
+                self.in_math = False
+        return _KERNELS[kernel](query, key, value, attn_mask, dropout_p, is_causal, scale, training)
+
+
+def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    return torch.where(mask, 0.0, torch.scalar_tensor(-math.inf, dtype=dtype, device=mask.device))
+
+
+def _flash(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout: float,
+    causal: bool,
+    scale: float | None,
+    training: bool,
+) -> Tensor:
+    head = query.shape[-1]
+    if head % 8:
+        query, key, value = (torch.nn.functional.pad(t, (0, 8 - head % 8)) for t in (query, key, value))
+    out: Any = torch.ops.aten._scaled_dot_product_flash_attention(
+        query, key, value, dropout, causal, False, scale=scale or 1 / math.sqrt(head)
+    )
+    return out[0][..., :head] if head % 8 else out[0]
+
+
+def _efficient(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout: float,
+    causal: bool,
+    scale: float | None,
+    training: bool,
+) -> Tensor:
+    mask = _additive(mask, query.dtype)
+    if mask is not None:
+        keys = mask.shape[-1]
+        if mask.stride(-1) != 1 or any(step % 8 for step in mask.stride()[:-1]):
+            mask = torch.nn.functional.pad(mask, (0, 8 - keys % 8))[..., :keys]
+        mask = mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+    out: Any = torch.ops.aten._scaled_dot_product_efficient_attention(
+        query, key, value, mask, training, dropout, causal, scale=scale
+    )
+    return out[0]
+
+
+def _cudnn(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout: float,
+    causal: bool,
+    scale: float | None,
+    training: bool,
+) -> Tensor:
+    mask = _additive(mask, query.dtype)
+    out: Any = torch.ops.aten._scaled_dot_product_cudnn_attention(
+        query, key, value, mask, training, dropout, causal, False, scale=scale
+    )
+    return out[0]
+
+
+_KERNELS = {"flash": _flash, "efficient": _efficient, "cudnn": _cudnn}

@@ -1,0 +1,102 @@
+"""A Hugging Face model from its configuration, on a fake device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+TASKS = {
+    "causal": "AutoModelForCausalLM",
+    "mlm": "AutoModelForMaskedLM",
+    "seq2seq": "AutoModelForSeq2SeqLM",
+    "image": "AutoModelForImageClassification",
+}
+_IGNORED = ("dtype", "torch_dtype", "quantization_config", "auto_map")
+
+
+def build(
+    config: Mapping[str, Any],
+    task: str,
+    dtype: torch.dtype,
+    attention: str,
+    lora: Mapping[str, int] | None = None,
+    checkpointing: bool = False,
+) -> torch.nn.Module:
+    """Return the model on the meta device, in training mode.
+
+    Building on meta and moving once keeps tied parameters tied and costs no memory; random initialisation under
+    ``FakeTensorMode`` may loop for ever (``trunc_normal_``).
+    """
+    import transformers
+
+    kept = {key: value for key, value in config.items() if key not in _IGNORED}
+    settings = transformers.AutoConfig.for_model(**kept)
+    settings.use_cache = False
+    with torch.device("meta"):
+        auto = getattr(transformers, TASKS[task])
+        model = auto.from_config(settings, dtype=dtype, attn_implementation=attention)
+        if lora is not None:
+            model = _with_lora(model, lora, task)
+    if checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return model.train()
+
+
+def _with_lora(model: torch.nn.Module, lora: Mapping[str, int], task: str) -> torch.nn.Module:
+    import peft
+
+    config = peft.LoraConfig(
+        r=lora["r"],
+        lora_alpha=lora["alpha"],
+        target_modules="all-linear",
+        lora_dropout=0.0,
+        task_type={"causal": "CAUSAL_LM", "seq2seq": "SEQ_2_SEQ_LM"}.get(task),
+    )
+    return peft.get_peft_model(model, config)
+
+
+def move(model: torch.nn.Module, device: str) -> None:
+    """Give every parameter and buffer of a meta model an empty storage on `device`, once each. Under FakeTensorMode."""
+    moved: dict[int, torch.Tensor] = {}
+
+    def fresh(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in moved:
+            new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+            if isinstance(tensor, torch.nn.Parameter):
+                new = torch.nn.Parameter(new, requires_grad=tensor.requires_grad)
+            moved[id(tensor)] = new
+            keep.append(tensor)
+        return moved[id(tensor)]
+
+    keep: list[torch.Tensor] = []
+    for module in model.modules():
+        for table in (module._parameters, module._buffers):
+            for name, tensor in table.items():
+                if tensor is not None:
+                    table[name] = fresh(tensor)
+        for name, value in vars(module).items():
+            # transformers keeps the rotary tables it started with in a plain attribute.
+            if isinstance(value, torch.Tensor) and id(value) in moved:
+                setattr(module, name, moved[id(value)])
+
+
+def batch(
+    config: Any,
+    task: str,
+    dtype: torch.dtype,
+    size: int,
+    sequence: int | None,
+    device: str,
+    target: int | None = None,
+) -> dict[str, torch.Tensor]:
+    """Return one batch: tokens and labels, int64, size × sequence (labels size × `target` if given); or pixels in the
+    parameters' dtype and one class each.
+    """
+    if task == "image":
+        side = config.image_size if isinstance(config.image_size, (tuple, list)) else (config.image_size,) * 2
+        pixels = torch.empty(size, config.num_channels, *side, dtype=dtype, device=device)
+        return {"pixel_values": pixels, "labels": torch.empty(size, dtype=torch.int64, device=device)}
+    lengths = {"input_ids": sequence, "labels": target or sequence}
+    return {name: torch.empty(size, n, dtype=torch.int64, device=device) for name, n in lengths.items()}

@@ -1,0 +1,86 @@
+"""Operations that autograd runs in place on ordinary tensors and out of place on tensor subclasses.
+
+``at::isTensorSubclassLike`` turns a few in-place updates of torch's C++ code into out-of-place ones for a fake tensor;
+a real run does not allocate there. `in_place` names the update that a real run would make.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_aten = torch.ops.aten
+_add = _aten.add.Tensor
+
+# FunctionsManual.cpp and TensorAdvancedIndexing.cpp, torch 2.13: index_backward, index_select_backward,
+# gather_backward and value_selecting_reduction_backward write into zeros they have just made.
+_INTO_NEW_ZEROS = {
+    _aten.index_put.default: _aten.index_put_.default,
+    _aten._index_put_impl.default: _aten._index_put_impl_.default,
+    _aten.index_add.default: _aten.index_add_.default,
+    _aten.scatter_add.default: _aten.scatter_add_.default,
+    _aten.scatter.src: _aten.scatter_.src,
+    _aten.scatter.value: _aten.scatter_.value,
+}
+_NODES_INTO_NEW_ZEROS = frozenset(
+    {
+        "IndexBackward0",
+        "IndexSelectBackward0",
+        "GatherBackward0",
+        "TopkBackward0",
+        "SortBackward0",
+        "SortBackward1",
+        "MaxBackward0",
+        "MinBackward0",
+        "MedianBackward1",
+        "KthvalueBackward0",
+        "ModeBackward0",
+        "CummaxBackward0",
+    }
+)
+
+# TensorImpl and StorageImpl references to a gradient that only autograd's input buffer holds, as seen from inside a
+# dispatch mode: `measure_sole_owner` sets it.
+_sole: tuple[int, int] = (4, 2)
+
+
+def references(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return how many owners the tensor and its storage have, as counted from inside a dispatch mode."""
+    return tensor._use_count(), torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Return whether the elements fill one block of memory without overlap, in any order of dimensions."""
+    if tensor.is_contiguous():
+        return True
+    expected = 1
+    for step, size in sorted((step, size) for size, step in zip(tensor.shape, tensor.stride()) if size != 1):
+        if step != expected:
+            return False
+        expected *= size
+    return True
+
+
+def in_place(func: Any, args: tuple[Any, ...], asked_device: bool, node: Any) -> Any:
+    """Return the in-place operation a real run takes instead of `func` in a backward, or None.
+
+    `asked_device`: the operation before was ``prim.device``; `node`: the backward node at work.
+    """
+    if func is _add:
+        # input_buffer.cpp, accumulate(): adds into the first gradient if the buffer is its only owner and it is dense.
+        # The engine asks each arriving gradient for its device just before; no other addition does.
+        if asked_device and isinstance(args[1], torch.Tensor) and not torch.is_grad_enabled():
+            old, new = args
+            if (
+                old.shape == new.shape
+                and old.dtype == new.dtype
+                and references(old) <= _sole
+                and is_dense(old)
+            ):
+                return _aten.add_.Tensor
+        return None
+    update = _INTO_NEW_ZEROS.get(func)
+    if update is not None and node is not None and node.name() in _NODES_INTO_NEW_ZEROS:
+        return update
+    return None

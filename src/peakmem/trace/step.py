@@ -1,0 +1,92 @@
+"""The training step that is traced: forward and backward of each micro-batch, optimizer, clearing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .tracer import Block, Tracer
+
+
+@dataclass(frozen=True)
+class Step:
+    """How one step is made.
+
+    `autocast`: dtype of ``torch.autocast`` or None. `loss`: from the model's output to a scalar. `clip`: greatest
+    gradient norm or None. `steps`: how many to run; records describe the last.
+    """
+
+    accumulation: int = 1
+    autocast: torch.dtype | None = None
+    loss: Callable[[Any], torch.Tensor] = lambda output: output.loss
+    clip: float | None = None
+    set_to_none: bool = True
+    steps: int = 2
+
+
+def run(
+    tracer: Tracer,
+    model: torch.nn.Module,
+    batch: Mapping[str, torch.Tensor],
+    optimizer: torch.optim.Optimizer,
+    step: Step,
+) -> None:
+    """Track what exists, then run the steps under the tracer. Call it under ``FakeTensorMode`` and `gpu_answers`."""
+    names = {id(p): name.rpartition(".")[0] for name, p in model.named_parameters()}
+    tracer.enter("start")
+    for parameter in model.parameters():
+        tracer.track(parameter, "parameter", names.get(id(parameter), ""))
+    for name, buffer in model.named_buffers():
+        tracer.track(buffer, "buffer", name.rpartition(".")[0])
+    for tensor in batch.values():
+        tracer.track(tensor, "input")
+    with tracer:
+        for _ in range(step.steps):
+            _one(tracer, model, batch, optimizer, step)
+        tracer.enter("end")
+
+
+def _one(
+    tracer: Tracer,
+    model: torch.nn.Module,
+    batch: Mapping[str, torch.Tensor],
+    optimizer: torch.optim.Optimizer,
+    step: Step,
+) -> None:
+    device = tracer.device
+    for i in range(step.accumulation):
+        tracer.enter("forward", i)
+        cast = nullcontext() if step.autocast is None else torch.autocast(device, step.autocast)
+        with tracer.watching(model):
+            with cast:
+                loss = step.loss(model(**batch))
+            if step.accumulation > 1:
+                loss = loss / step.accumulation
+        with tracer.watching(model):
+            tracer.enter("backward", i)
+            loss.backward()
+            del loss
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                tracer.track(parameter.grad, "gradient")
+    if step.clip is not None:
+        tracer.enter("clip")
+        torch.nn.utils.clip_grad_norm_(model.parameters(), step.clip)
+    tracer.enter("optimizer")
+    optimizer.step()
+    for state in optimizer.state.values():
+        for value in state.values():
+            if isinstance(value, torch.Tensor) and value.device.type == device:
+                tracer.track(value, "optimizer_state")
+    tracer.enter("zero")
+    optimizer.zero_grad(set_to_none=step.set_to_none)
+
+
+def gradients(model: torch.nn.Module, tracer: Tracer) -> list[Block]:
+    """Return the blocks of the parameters' gradients."""
+    found = (tracer.block_of(p.grad) for p in model.parameters() if p.grad is not None)
+    return [block for block in dict.fromkeys(found) if block is not None]

@@ -1,0 +1,237 @@
+"""Every allocation and release of a fake run, in order.
+
+`Tracer` stands above ``FakeTensorMode``: whatever an operation returns with a storage not seen before is an
+allocation, and the end of that storage's life is a release.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .attention import AttentionOnGPU
+from .rewrites import in_place
+
+_Tensor = torch.Tensor
+_device_of = torch.ops.prim.device.default
+_add = torch.ops.aten.add.Tensor
+_to_copy = torch.ops.aten._to_copy.default
+_item = torch.ops.aten._local_scalar_dense.default
+_nonzero = torch.ops.aten.nonzero.default
+_current_node = torch._C._current_autograd_node
+_sequence = torch._C._autograd._get_sequence_nr
+_NO_SEQUENCE = 1 << 63
+
+
+class Block:
+    """One storage: its size in bytes and where it was born; `kind` may be set until its life ends and after."""
+
+    __slots__ = ("bytes", "op", "module", "phase", "shape", "dtype", "kind", "saved", "rerun", "cast_of")
+
+    def __init__(self, size: int, op: str, module: str, phase: int, tensor: torch.Tensor) -> None:
+        self.bytes, self.op, self.module, self.phase = size, op, module, phase
+        self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
+        self.kind = ""
+        self.saved = False
+        self.rerun = False
+        self.cast_of = None
+
+
+class _Life(weakref.ref):  # type: ignore[type-arg]
+    """A weak reference to a storage that knows its block."""
+
+    __slots__ = ("block", "key", "moved")
+
+
+class Tracer(TorchDispatchMode):
+    """Records events while active.
+
+    `events`: (block, +bytes or -bytes) in order, unrounded. `phases`: (name, micro-batch, index of its first event).
+    `answers`: values given to code that asked a fake tensor for its contents, by operation and module.
+    """
+
+    def __init__(self, device: str = "cuda", attention: AttentionOnGPU | None = None) -> None:
+        super().__init__()
+        self.device, self.attention = device, attention
+        self.events: list[tuple[Block, int]] = []
+        self.phases: list[tuple[str, int, int]] = []
+        self.operations: list[int] = []
+        self.answers: dict[tuple[str, str], object] = {}
+        self.operation_count = 0
+        self._live: dict[int, _Life] = {}
+        self._moved: list[_Life] = []
+        self._names: dict[int, str] = {}
+        self._where = threading.local()
+        self._main = threading.get_ident()
+        self._marks: list[int] = [0]
+        self._mark_names: list[str] = [""]
+        self._asked_device = False
+        self._backward = self._forward = False
+        self._phase = -1
+        self._lock = threading.RLock()
+
+    # --- what happens -------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _device_of:
+            self._asked_device = True
+            return func(*args)
+        self.operation_count += 1
+        if func is _item:
+            return self._answer(args[0])
+        if self._backward:
+            asked, self._asked_device = self._asked_device, False
+            rewritten = in_place(func, args, asked, _current_node())
+            if rewritten is not None:
+                func = rewritten
+        if func is _add and self.attention is not None and self.attention.in_math:
+            return self._take_over(args[0], func(*args))
+        out = func(*args, **kwargs) if kwargs else func(*args)
+        if isinstance(out, _Tensor):
+            self._see(out, func, args)
+        elif isinstance(out, (tuple, list)):
+            for item in out:
+                if isinstance(item, _Tensor):
+                    self._see(item, func, args)
+                elif isinstance(item, (tuple, list)):
+                    for inner in item:
+                        if isinstance(inner, _Tensor):
+                            self._see(inner, func, args)
+        return out
+
+    def _see(self, tensor: torch.Tensor, func: Any, args: Any) -> None:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._live or tensor.device.type != self.device:
+            return
+        block = Block(storage.nbytes(), func.name(), self.module(), self._phase, tensor)
+        if func is _to_copy and self._forward:
+            source = self.block_of(args[0])
+            block.cast_of = source if source is not None and source.kind == "parameter" else None
+        self._born(storage, key, block)
+
+    def _take_over(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        # _scaled_dot_product_attention_math adds the mask in place, but not on a tensor subclass (attention.cpp).
+        life = self._live.pop(old.untyped_storage()._cdata, None)
+        if life is None:
+            return new
+        life.moved = True
+        storage = new.untyped_storage()
+        heir = _Life(storage, self._die)
+        heir.block, heir.key, heir.moved = life.block, storage._cdata, False
+        self._live[heir.key] = heir
+        self._moved.append(life)
+        return new
+
+    def _born(self, storage: Any, key: int, block: Block) -> None:
+        if not block.bytes:
+            return
+        life = _Life(storage, self._die)
+        life.block, life.key, life.moved = block, key, False
+        self._live[key] = life
+        where = self._where
+        block.rerun = self._backward and bool(getattr(where, "stack", None))
+        self.events.append((block, block.bytes))
+
+    def _die(self, life: _Life) -> None:
+        # A new storage may already have the same address.
+        if self._live.get(life.key) is life:
+            del self._live[life.key]
+        if life.moved:
+            self._moved.remove(life)
+            return
+        self.events.append((life.block, -life.block.bytes))
+
+    def _answer(self, tensor: torch.Tensor) -> object:
+        value: object = True if tensor.dtype == torch.bool else 1.0 if tensor.dtype.is_floating_point else 1
+        if tensor.device.type == self.device:
+            self.answers[("item", self.module())] = value
+        return value
+
+    # --- what is known ------------------------------------------------------------------------------------------
+
+    def track(self, tensor: torch.Tensor, kind: str, module: str = "") -> Block:
+        """Return the block of a tensor, counting it as allocated now if it is new (parameters, inputs)."""
+        storage = tensor.untyped_storage()
+        life = self._live.get(storage._cdata)
+        if life is None:
+            block = Block(storage.nbytes(), "", module, self._phase, tensor)
+            self._born(storage, storage._cdata, block)
+        else:
+            block = life.block
+        block.kind = kind
+        return block
+
+    def block_of(self, tensor: torch.Tensor) -> Block | None:
+        """Return the block a tensor lives in, None if it is not on the device."""
+        life = self._live.get(tensor.untyped_storage()._cdata)
+        return None if life is None else life.block
+
+    def enter(self, name: str, micro_batch: int = 0) -> None:
+        """Start a phase."""
+        self.phases.append((name, micro_batch, len(self.events)))
+        self.operations.append(self.operation_count)
+        self._phase = len(self.phases) - 1
+        self._backward, self._forward = name == "backward", name == "forward"
+
+    def module(self) -> str:
+        """Return the module at work; in a backward the one whose forward made the node."""
+        stack = getattr(self._where, "stack", None)
+        if stack:
+            return stack[-1]
+        if self._backward:
+            node = _current_node()
+            if node is not None:
+                number = node._sequence_nr()
+                if number < _NO_SEQUENCE:
+                    return self._mark_names[bisect_right(self._marks, number) - 1]
+        return ""
+
+    @contextmanager
+    def watching(self, model: torch.nn.Module) -> Iterator[None]:
+        """Follow the forward of `model`'s modules and what they save for the backward."""
+        self._names = {id(module): name for name, module in model.named_modules()}
+        hooks = torch.nn.modules.module
+        before = hooks.register_module_forward_pre_hook(self._enter_module)
+        after = hooks.register_module_forward_hook(self._leave_module, always_call=True)
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack):
+                yield
+        finally:
+            before.remove()
+            after.remove()
+
+    def _enter_module(self, module: torch.nn.Module, inputs: object) -> None:
+        stack = self._where.__dict__.setdefault("stack", [])
+        name = self._names.get(id(module), stack[-1] if stack else "")
+        stack.append(name)
+        self._mark(name)
+
+    def _leave_module(self, module: torch.nn.Module, inputs: object, output: object) -> None:
+        stack = self._where.stack
+        if stack:
+            stack.pop()
+        self._mark(stack[-1] if stack else "")
+
+    def _mark(self, name: str) -> None:
+        # Sequence numbers count per thread; only nodes made on the main thread are looked up by them.
+        if threading.get_ident() == self._main:
+            self._marks.append(_sequence())
+            self._mark_names.append(name)
+
+    def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        life = self._live.get(tensor.untyped_storage()._cdata)
+        if life is not None:
+            life.block.saved = True
+        return tensor
+
+
+def _unpack(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
