@@ -55,12 +55,13 @@ def gpus() -> tuple[GPU, ...]:
     return tuple(GPU(*row) for row in ROWS)
 
 
-COMMON: Mapping[str, str] = {"h100": "H100 SXM 80GB", "gh200": "GH200 96GB", "b300": "B300 SXM"}
+COMMON: Mapping[str, str] = {"h100": "H100 SXM 80GB", "h100 sxm": "H100 SXM 80GB", "gh200": "GH200 96GB"}
 """What a bare name stands for where several memory sizes were built and one is meant by nearly everybody."""
 
-_FORM = frozenset(["sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "pcie"])
-_BRAND = frozenset(["nvidia", "geforce", "rtx", "gtx", "tesla", "quadro", "instinct", "amd", "intel", "radeon", "rx", "gpu", "gpus"])
-_SIZE = re.compile(r"([+-]?[\d.]+(?:e[+-]?\d+)?|nan|[+-]?inf(?:inity)?)\s*([kmgt]i?b?|b)?", re.IGNORECASE)
+_FORM = frozenset({"sxm", "pcie"})
+_BRANDS = "nvidia geforce rtx gtx tesla quadro instinct amd intel radeon rx gpu hbm2 hbm2e hbm3 hbm3e"
+_BRAND = frozenset(_BRANDS.split())
+_SIZE = re.compile(r"([+-]?[\d.]+(?:e[+-]?\d+)?|nan|[+-]?inf(?:inity)?)\s*([kmgt]i?b?|b)?", re.I | re.A)
 _UNITS = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "kb": 10**3, "mb": 10**6, "gb": 10**9,
           "tb": 10**12, "b": 1}
 MOST = 2**50
@@ -115,7 +116,7 @@ def _candidates(words: frozenset[str]) -> list[GPU]:
 def _one(text: str, found: list[GPU]) -> GPU:
     """The row that is meant. Errors: Impossible when the candidates have different memories."""
     if len({gpu.memory_gb for gpu in found}) > 1:
-        common = COMMON.get(" ".join(_words(text) - _BRAND))
+        common = COMMON.get(" ".join(sorted(_words(text) - _BRAND)))
         meant = [gpu for gpu in found if gpu.name == common]
         if not meant:
             listed = ", ".join(f"{gpu.name} ({gpu.memory_gb:g} GB)" for gpu in found)
@@ -139,7 +140,8 @@ def _sized(text: str) -> GPU:
     assert match
     number, unit = match[1], (match[2] or "").lower()
     if unit not in _UNITS and not number[-1].isalpha():
-        hint = f"{number}MiB" if number.isdigit() and int(number) >= 1000 else f"{number}GiB (2^30) or {number}GB (10^9)"
+        large = number.isdigit() and int(number) >= 1000
+        hint = f"{number}MiB" if large else f"{number}GiB (2^30) or {number}GB (10^9)"
         raise Impossible(f"--gpu {printable(text)} has no unit; give {hint}, or the name of a GPU")
     try:
         size = float(number) * _UNITS[unit]
