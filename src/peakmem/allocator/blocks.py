@@ -96,7 +96,7 @@ class Pool:
         self.small = small
         self.expandable = settings.expandable_segments
         self.large_cap = UNLIMITED if settings.max_split_size is None else settings.max_split_size
-        self.rounding = settings.max_non_split_rounding
+        self.rounding = settings.max_non_split_rounding or settings.large_segment_size
         self.split_above = MIN_BLOCK - 1 if small or self.expandable else SMALL_SIZE
         self.ranges: list[Block] = []
         self.unmapped: list[Block] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from peakmem.errors import Impossible, UnknownName, printable
@@ -34,6 +34,7 @@ class Settings:
     outside: bytes of the GPU that are in use but not by this allocator (context, other programs).
     memory_fraction: `set_per_process_memory_fraction`; 1 sets no limit.
     roundup_power2_divisions: see `Divisions`; 0 and 1 round to 512 bytes only.
+    max_split_size: None lets every block be split; max_non_split_rounding: None is large_segment_size.
 
     Raises Impossible for what PyTorch itself would refuse. Defaults and limits are those of torch 2.13
     (c10/core/AllocatorConfig.h and .cpp, c10/cuda/CUDAAllocatorConfig.h).
@@ -44,7 +45,7 @@ class Settings:
     roundup_power2_divisions: Divisions = 0
     garbage_collection_threshold: float = 0.0
     large_segment_size: int = 20 * MIB
-    max_non_split_rounding: int = 20 * MIB
+    max_non_split_rounding: int | None = None
     memory_fraction: float = 1.0
     capacity: int | None = None
     outside: int = 0
@@ -133,10 +134,7 @@ class Settings:
                 found[name] = read(value)
             except ValueError as error:
                 raise Impossible(f"allocator option {key} cannot be {printable(value)}") from error
-        if "large_segment_size" in found:
-            found.setdefault("max_non_split_rounding", found["large_segment_size"])
-        known = {field.name for field in fields(cls)}
-        return replace(base or cls(), **{k: v for k, v in found.items() if k in known})  # type: ignore[arg-type]
+        return replace(base or cls(), **found)  # type: ignore[arg-type]
 
 
 def rounded(size: int, divisions: tuple[int, ...] | None = None) -> int:

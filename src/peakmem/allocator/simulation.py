@@ -73,14 +73,11 @@ class Allocator:
         block.state = LIVE
         block.requested = size
         self.requested += size
-        if self.requested > self.requested_peak:
-            self.requested_peak = self.requested
+        self.requested_peak = max(self.requested_peak, self.requested)
         self.allocated += block.size
-        if self.allocated > self.allocated_peak:
-            self.allocated_peak = self.allocated
+        self.allocated_peak = max(self.allocated_peak, self.allocated)
         self.active += block.size
-        if self.active > self.active_peak:
-            self.active_peak = self.active
+        self.active_peak = max(self.active_peak, self.active)
         return block
 
     def free(self, block: Block) -> None:
@@ -147,8 +144,7 @@ class Allocator:
 
     def _inactive(self, change: int) -> None:
         self.inactive_split += change
-        if self.inactive_split > self.inactive_split_peak:
-            self.inactive_split_peak = self.inactive_split
+        self.inactive_split_peak = max(self.inactive_split_peak, self.inactive_split)
 
     def _obtain(self, pool: Pool, wanted: int, requested: int) -> Block:
         """Memory from CUDA, by and by harder: collect garbage, free oversize blocks, free all that is cached."""
@@ -200,8 +196,7 @@ class Allocator:
         if capacity is not None and self.reserved + self.settings.outside + size > capacity:
             return False
         self.reserved += size
-        if self.reserved > self.reserved_peak:
-            self.reserved_peak = self.reserved
+        self.reserved_peak = max(self.reserved_peak, self.reserved)
         return True
 
     def _give_back(self, block: Block) -> None:
