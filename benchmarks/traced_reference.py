@@ -78,9 +78,7 @@ def differences(expected: dict[str, Any], found: dict[str, Any]) -> Iterator[str
 
 def main() -> int:
     """Compare all records and return the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--configs", type=Path, help="folder of the configurations that records name")
     parser.add_argument("--only", default="", help="only records whose id contains this text")

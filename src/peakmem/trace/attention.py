@@ -42,15 +42,12 @@ class AttentionOnGPU:
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Tensor:
-        training = torch.is_grad_enabled() and (
-            query.requires_grad or key.requires_grad or value.requires_grad
-        )
+        training = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
         if torch.is_autocast_enabled("cuda"):
             # The operator is on autocast's low-precision list; called by its parts it would not be.
             dtype = torch.get_autocast_dtype("cuda")
             query, key, value = (
-                torch.ops.aten._to_copy(t, dtype=dtype) if t.dtype != dtype else t
-                for t in (query, key, value)
+                torch.ops.aten._to_copy(t, dtype=dtype) if t.dtype != dtype else t for t in (query, key, value)
             )
             if attn_mask is not None and attn_mask.is_floating_point():
                 attn_mask = attn_mask.to(dtype)

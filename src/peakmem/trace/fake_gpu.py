@@ -57,9 +57,7 @@ def set_up(fallback: bool = True) -> FakeDevice:
             f"fake CPU tensors ({error})",
             "autocast follows the CPU's lists and dropout saves the CPU's mask: trust only settings without both",
         )
-    return FakeDevice(
-        "cuda", "no-op device guard on a CPU build" if torch.version.cuda is None else "CUDA build"
-    )
+    return FakeDevice("cuda", "no-op device guard on a CPU build" if torch.version.cuda is None else "CUDA build")
 
 
 def self_test() -> None:

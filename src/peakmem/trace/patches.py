@@ -6,12 +6,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import torch
+import torch._meta_registrations as meta
 import torch.cuda.amp.common as cuda_amp
-import torch.nn.functional as functional
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn import functional
 from torch.optim.optimizer import _foreach_supported_types
 
 from .attention import AttentionOnGPU
@@ -31,14 +33,18 @@ _libraries: list[torch.library.Library] = []
 
 
 @contextmanager
-def gpu_answers(gpu: GPU, attention: str = "") -> Iterator[AttentionOnGPU]:
-    """Let torch see `gpu` while the context lasts; yields the attention stand-in, which counts its kernels."""
+def gpu_answers(gpu: GPU | None, attention: str = "") -> Iterator[AttentionOnGPU]:
+    """Let torch see `gpu` while the context lasts; yields the attention stand-in, which counts its kernels.
+
+    None: torch's own choices for the CPU stay as they are, for comparing with a real run there.
+    """
     _register_cuda_kernels()
-    sdpa = AttentionOnGPU(gpu, functional.scaled_dot_product_attention, attention)
+    seen = gpu or GPU()
+    sdpa = AttentionOnGPU(seen, functional.scaled_dot_product_attention, attention)
     properties = SimpleNamespace(
-        name=gpu.name,
-        major=gpu.capability[0],
-        minor=gpu.capability[1],
+        name=seen.name,
+        major=seen.capability[0],
+        minor=seen.capability[1],
         multi_processor_count=108,
         total_memory=80 << 30,
         gcnArchName="",
@@ -48,11 +54,13 @@ def gpu_answers(gpu: GPU, attention: str = "") -> Iterator[AttentionOnGPU]:
         def patch(target: object, name: str, value: object) -> None:
             stack.enter_context(mock.patch.object(target, name, value))
 
-        patch(functional, "scaled_dot_product_attention", sdpa)
-        patch(torch.cuda, "get_device_capability", lambda device=None: gpu.capability)
-        patch(torch.cuda, "get_device_properties", lambda device=None: properties)
-        patch(torch.cuda, "is_bf16_supported", lambda including_emulation=True: gpu.capability >= (8, 0))
-        patch(cuda_amp, "amp_definitely_not_available", lambda: False)
+        if gpu is not None:
+            patch(functional, "scaled_dot_product_attention", sdpa)
+            patch(torch.cuda, "get_device_capability", lambda device=None: gpu.capability)
+            patch(torch.cuda, "get_device_properties", lambda device=None: properties)
+            patch(torch.cuda, "is_bf16_supported", lambda including_emulation=True: gpu.capability >= (8, 0))
+            patch(cuda_amp, "amp_definitely_not_available", lambda: False)
+        patch(meta, "_meta_grouped_mm_common", _grouped_mm(meta._meta_grouped_mm_common))
         # Optimizers take their foreach path by default only for the types in this list.
         if FakeTensor not in _foreach_supported_types:
             _foreach_supported_types.append(FakeTensor)
@@ -71,6 +79,17 @@ def _register_cuda_kernels() -> None:
     for name in COMPOSITES_WITH_A_CUDA_KERNEL:
         library.impl(name, _never_run, "CUDA")
     _libraries.append(library)
+
+
+def _grouped_mm(original: Any) -> Any:
+    """Return the shape rule of ``_grouped_mm`` with fp32 and fp16 admitted, as its kernel does (GroupedBlas.cpp)."""
+
+    def shape(mat_a: torch.Tensor, mat_b: torch.Tensor, **options: Any) -> torch.Tensor:
+        if options["scale_a"] is None and mat_a.dtype == mat_b.dtype != torch.bfloat16:
+            return meta._create_grouped_mm_output_tensor(mat_a, mat_b, options["offs"], options["out_dtype"])
+        return original(mat_a, mat_b, **options)
+
+    return shape
 
 
 def _never_run(*args: object, **kwargs: object) -> None:

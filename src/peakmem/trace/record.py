@@ -20,9 +20,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 def optimizer_for(model: torch.nn.Module, implementation: str) -> torch.optim.Optimizer:
     """Return AdamW over the trained parameters, in one of torch's three implementations."""
     trained = [p for p in model.parameters() if p.requires_grad]
-    options = {"foreach": {"foreach": True}, "fused": {"fused": True}, "loop": {"foreach": False}}[
-        implementation
-    ]
+    options = {"foreach": {"foreach": True}, "fused": {"fused": True}, "loop": {"foreach": False}}[implementation]
     return torch.optim.AdamW(trained, **options)
 
 

@@ -40,14 +40,15 @@ _NODES_INTO_NEW_ZEROS = frozenset(
     }
 )
 
-# TensorImpl and StorageImpl references to a gradient that only autograd's input buffer holds, as seen from inside a
-# dispatch mode: `measure_sole_owner` sets it.
-_sole: tuple[int, int] = (4, 2)
+# References to a gradient that only autograd's input buffer holds, and to its storage, as a dispatch mode sees them:
+# the Python objects made for the call count too.
+_SOLE = (4, 2)
 
 
-def references(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return how many owners the tensor and its storage have, as counted from inside a dispatch mode."""
-    return tensor._use_count(), torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)
+def sole_owner(tensor: torch.Tensor) -> bool:
+    """Return whether nobody but the caller's argument holds the tensor or its storage, from inside a dispatch mode."""
+    counts = tensor._use_count(), torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)
+    return counts[0] <= _SOLE[0] and counts[1] <= _SOLE[1]
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
@@ -72,12 +73,7 @@ def in_place(func: Any, args: tuple[Any, ...], asked_device: bool, node: Any) ->
         # The engine asks each arriving gradient for its device just before; no other addition does.
         if asked_device and isinstance(args[1], torch.Tensor) and not torch.is_grad_enabled():
             old, new = args
-            if (
-                old.shape == new.shape
-                and old.dtype == new.dtype
-                and references(old) <= _sole
-                and is_dense(old)
-            ):
+            if old.shape == new.shape and old.dtype == new.dtype and sole_owner(old) and is_dense(old):
                 return _aten.add_.Tensor
         return None
     update = _INTO_NEW_ZEROS.get(func)

@@ -33,7 +33,7 @@ _NO_SEQUENCE = 1 << 63
 class Block:
     """One storage: its size in bytes and where it was born; `kind` may be set until its life ends and after."""
 
-    __slots__ = ("bytes", "op", "module", "phase", "shape", "dtype", "kind", "saved", "rerun", "cast_of")
+    __slots__ = ("bytes", "cast_of", "dtype", "kind", "module", "op", "phase", "rerun", "saved", "shape")
 
     def __init__(self, size: int, op: str, module: str, phase: int, tensor: torch.Tensor) -> None:
         self.bytes, self.op, self.module, self.phase = size, op, module, phase
