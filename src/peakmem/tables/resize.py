@@ -1,0 +1,134 @@
+"""The same architecture in another size: what is given is taken, the rest follows.
+
+The head size stays; then heads, key/value heads and feed-forward follow the hidden size in proportion. Where heads are
+given and head size × heads was the hidden size, it is so again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from peakmem.errors import Impossible, UnknownName
+from peakmem.model import Model
+from peakmem.setup import LIMIT, checked, number
+
+SIZES = ("layers", "hidden", "heads", "kv_heads", "head_size", "feed_forward", "vocabulary", "positions", "window",
+         "experts", "experts_per_token", "expert_feed_forward", "token_types", "image", "patch", "channels", "classes")
+"""Fields of `Model` that can be given, and `tied`."""
+
+Put = Callable[[str, int | None, str], None]
+
+
+def resize(model: Model, **given: Any) -> Model:
+    """The model with other sizes; each change that was not asked for is a note.
+
+    given: names of `SIZES`, whole numbers from 1 to 10^9 (text is parsed); tied: yes or no.
+    Errors: UnknownName for another name, Impossible in one line for sizes that contradict each other.
+    """
+    for name in given:
+        if name not in (*SIZES, "tied"):
+            raise UnknownName("size", name, (*SIZES, "tied"))
+    sizes = {name: number(_flag(name), value, int, 1, LIMIT) for name, value in given.items() if name != "tied"}
+    absent = [name for name in sizes if not getattr(model, name) and name not in ("window", "layers")]
+    if absent or ("window" in sizes and not model.window):
+        name = absent[0] if absent else "window"
+        raise Impossible(f"{_flag(name)}: {model.name} ({model.architecture}) has no {name.replace('_', ' ')}")
+    new: dict[str, Any] = dict(sizes)
+    notes: list[str] = []
+    _widths(model, sizes, new, notes)
+    if "layers" in sizes and model.layer_kinds:
+        new["layer_kinds"] = _kinds(model, sizes["layers"])
+    if "image" in sizes or "patch" in sizes:
+        new["positions"] = (new.get("image", model.image) // new.get("patch", model.patch)) ** 2 + 1
+    if "tied" in given:
+        if not model.vocabulary:
+            raise Impossible(f"--tied: {model.name} has no embedding that a head could share")
+        new["tied"] = _yes(given["tied"])
+    changed = model.changed(**new, notes=(*model.notes, *notes))
+    _consistent(changed)
+    return changed
+
+
+def _widths(model: Model, sizes: dict[str, int], new: dict[str, Any], notes: list[str]) -> None:
+    """Heads, key/value heads, head size and feed-forward, as far as they follow."""
+    hidden = sizes.get("hidden", model.hidden)
+    whole = model.heads * model.head_size == model.hidden
+
+    def follow(name: str, value: int | None, why: str) -> None:
+        if name in sizes or not getattr(model, name):
+            return
+        if value is None:
+            raise Impossible(f"{model.name}: {why}; give {_flag(name)} too")
+        if value != getattr(model, name):
+            new[name] = value
+            notes.append(f"{name.replace('_', ' ')} {value:,}: {why}")
+
+    def share(old: int, part: int, base: int) -> int | None:
+        return old * part // base if old * part % base == 0 and old * part else None
+
+    if "heads" in sizes and whole:
+        size = hidden // sizes["heads"] if hidden % sizes["heads"] == 0 else None
+        follow("head_size", size, f"hidden {hidden:,} over {sizes['heads']:,} heads")
+    elif "head_size" in sizes and whole:
+        heads = hidden // sizes["head_size"] if hidden % sizes["head_size"] == 0 else None
+        follow("heads", heads, f"hidden {hidden:,} over head size {sizes['head_size']:,}")
+    else:
+        follow("heads", share(model.heads, hidden, model.hidden),
+               f"heads of {model.head_size} follow hidden {hidden:,} in proportion")
+    heads = new.get("heads", model.heads)
+    follow("kv_heads", share(model.kv_heads, heads, model.heads), f"key/value heads follow {heads:,} heads")
+    for name in ("feed_forward", "expert_feed_forward"):
+        value = max(1, round(getattr(model, name) * hidden / model.hidden))
+        follow(name, value, f"follows hidden {hidden:,} in proportion")
+    if model.experts and "feed_forward" in sizes and model.feed_forward == model.expert_feed_forward:
+        new.setdefault("expert_feed_forward", sizes["feed_forward"])
+    if "e" in model.sizes:
+        new["sizes"] = {**model.sizes, "e": max(1, round(model.sizes["e"] * hidden / model.hidden))}
+    if model.rotary_size and "head_size" in new:
+        new["rotary_size"] = max(2, model.rotary_size * new["head_size"] // model.head_size // 2 * 2)
+
+
+def _kinds(model: Model, layers: int) -> tuple[str, ...]:
+    """The kinds of more or fewer layers: the period goes on, else the last kind does."""
+    kinds, count = model.layer_kinds, len(model.layer_kinds)
+    period = next((p for p in range(1, count // 2 + 1)
+                   if all(kinds[i] == kinds[i - p] for i in range(p, count))), 0)
+    if layers > 10**6:
+        raise Impossible(f"--layers {layers:,}: layers of different kinds are listed one by one, at most 1,000,000")
+    if layers <= count:
+        return kinds[:layers]
+    return tuple(kinds[i % period] if period else kinds[min(i, count - 1)] for i in range(layers))
+
+
+def _consistent(model: Model) -> None:
+    """Errors: Impossible, naming both sizes."""
+    def refuse(text: str) -> None:
+        raise Impossible(f"{model.name}: {text}")
+
+    if model.kv_heads > model.heads or model.heads % model.kv_heads:
+        refuse(f"--kv-heads {model.kv_heads:,} must divide --heads {model.heads:,}")
+    fixed = model.architecture in ("gpt2", "gpt_neox", "opt", "bert")
+    if fixed and model.heads * model.head_size != model.hidden:
+        refuse(f"--heads {model.heads:,} × --head-size {model.head_size:,} must be --hidden {model.hidden:,}")
+    if model.kv_heads != model.heads and (fixed or model.architecture == "vit"):
+        refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} has as many as --heads {model.heads:,}")
+    rotary = model.architecture not in ("gpt2", "opt", "bert", "vit")
+    if rotary and model.head_size % 2:
+        refuse(f"--head-size {model.head_size:,} is odd; rotary positions need an even number")
+    if model.experts_per_token > model.experts:
+        refuse(f"--experts-per-token {model.experts_per_token:,} is more than --experts {model.experts:,}")
+    if model.patch > model.image:
+        refuse(f"--patch {model.patch:,} is larger than --image {model.image:,}")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _yes(value: Any) -> bool:
+    """A truth value as the field table parses it."""
+    try:
+        return bool(checked("clip", value))
+    except Impossible:
+        raise Impossible(f"--tied {value!r:.40}: give yes or no") from None
