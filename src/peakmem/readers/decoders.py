@@ -16,6 +16,8 @@ from peakmem.readers.shared import (
     windowed,
 )
 
+SOFTCAPS = {"final_logit_softcapping": "logit_softcap", "attn_logit_softcapping": "attention_softcap"}
+
 
 def decoder(f: Fields, *switches: str, act: str = "hidden_act") -> Sizes:
     """What all of them have in common."""
@@ -109,9 +111,7 @@ def gemma_later(f: Fields, pattern: int, *switches: str) -> Sizes:
         window = window // 2 + 1  # transformers: configuration_gemma3.py, the window then reaches both ways
     kinds = f.kinds("layer_types", count, KINDS) or tuple(
         "sliding" if i % pattern else "full" for i in range(1, count + 1))
-    for field, switch in (("final_logit_softcapping", "logit_softcap"), ("attn_logit_softcapping", "attention_softcap")):
-        if f.value(field) is not None:
-            sizes["switches"] |= {switch}
+    sizes["switches"] |= {switch for field, switch in SOFTCAPS.items() if f.value(field) is not None}
     return sizes | windowed(f, window, kinds)
 
 

@@ -73,8 +73,8 @@ def _text_part(config: Mapping[str, Any], file: str) -> dict[str, Any]:
     if not isinstance(text, dict):
         raise Unreadable(f"{file}: text_config is {printable(text, 40)}; give an object")
     # the outer class owns the head, and decides whether it is tied
-    outer = {k: config[k] for k in ("tie_word_embeddings", "quantization_config", "dtype", "torch_dtype") if k in config}
-    return {"model_type": "gemma3_text", **text, **outer}
+    outer = {"tie_word_embeddings", "quantization_config", "dtype", "torch_dtype"} & set(config)
+    return {"model_type": "gemma3_text", **text, **{name: config[name] for name in sorted(outer)}}
 
 
 def _class_note(kind: str, fields: Fields) -> list[str]:
@@ -99,8 +99,8 @@ def _unused(fields: Fields) -> list[str]:
     silent = {k for k, v in given.items() if v is None or v is False}
     unknown = sorted(set(given) - fields.used - HARMLESS - silent - {"quantization_config"})
     if unknown:
-        shown = ", ".join(printable(k, 40)[1:-1] for k in unknown[:8])
-        notes.append(f"fields that are not used: {shown}" + (f" and {len(unknown) - 8} more" if len(unknown) > 8 else ""))
+        shown, more = ", ".join(printable(k, 40)[1:-1] for k in unknown[:8]), len(unknown) - 8
+        notes.append(f"fields that are not used: {shown}" + (f" and {more} more" if more > 0 else ""))
     odd = [k for k, v in given.items() if isinstance(v, NotFinite)]
     if odd:
         notes.append(f"not a number, and not used: {', '.join(printable(k, 40)[1:-1] for k in odd[:8])}")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from peakmem.tables.models import AIC, DEFAULT, HUB, MLC, Preset, decoder, encoder, gpt2, neox, opt
 
 L3 = 128256  # vocabulary of Llama 3
-LONGROPE = {"rope_scaling": {"type": "longrope"}}
-NO_WINDOW = {"sliding_window": None}
+LONGROPE: dict[str, Any] = {"rope_scaling": {"type": "longrope"}}
+NO_WINDOW: dict[str, Any] = {"sliding_window": None}
 
 
-def qwen3_moe(layers: int, hidden: int, heads: int, expert: int) -> dict[str, object]:
-    """Qwen3-MoE: 128 experts, 8 per token."""
-    return {**decoder("qwen3_moe", layers, hidden, heads, 4, 3 * hidden, 151936, head_dim=128),
-            "moe_intermediate_size": expert, "norm_topk_prob": True}
+def qwen3_moe(layers: int, hidden: int, heads: int, expert: int) -> dict[str, Any]:
+    """Qwen3-MoE: every feed-forward is 128 experts, 8 of them for each token."""
+    config = dict(decoder("qwen3_moe", layers, hidden, heads, 4, 0, 151936, head_dim=128))
+    del config["intermediate_size"]
+    return {**config, "moe_intermediate_size": expert, "norm_topk_prob": True}
 
 
 ROWS: tuple[Preset, ...] = (
@@ -30,13 +33,13 @@ ROWS: tuple[Preset, ...] = (
     Preset("llama-3.2-1b", decoder("llama", 16, 2048, 32, 8, 8192, L3, True), 1235814400, f"{MLC} [llama3_2_1b]"),
     Preset("llama-3.2-3b", decoder("llama", 28, 3072, 24, 8, 8192, L3, True), 3212749824, f"{MLC} [llama3_2_3b]"),
     Preset("tinyllama-1.1b", decoder("llama", 22, 2048, 32, 4, 5632, 32000), 1100048384,
-           f"{MLC} [tinyllama_1b_chat_v1.0]", ("tinyllama",)),
+           f"{MLC} [tinyllama_1b_chat_v1.0]", ("tinyllama", "tinyllama-1.1b-chat-v1.0", "tinyllama-v1.1")),
     Preset("mistral-7b-v0.1", decoder("mistral", 32, 4096, 32, 8, 14336, 32000, sliding_window=4096), 7241732096,
            f"{MLC} [mistral_7b]", ("mistral-7b",)),
     Preset("mistral-7b-v0.3", decoder("mistral", 32, 4096, 32, 8, 14336, 32768, **NO_WINDOW), 7248023552,
            f"{MLC} [mistral_7b_v03]"),
-    Preset("mistral-nemo-12b", decoder("mistral", 40, 5120, 32, 8, 14336, 131072, head_dim=128, **NO_WINDOW), 12247782400,
-           f"{HUB}mistralai/Mistral-Nemo-Base-2407", ("mistral-nemo-base-2407", "mistral-nemo")),
+    Preset("mistral-nemo-12b", decoder("mistral", 40, 5120, 32, 8, 14336, 131072, head_dim=128, **NO_WINDOW),
+           12247782400, f"{HUB}mistralai/Mistral-Nemo-Base-2407", ("mistral-nemo-base-2407", "mistral-nemo")),
     Preset("mixtral-8x7b", decoder("mixtral", 32, 4096, 32, 8, 14336, 32000), 46702792704,
            f"{AIC} mistralai--Mixtral-8x7B-v0.1", ("mixtral", "mixtral-8x7b-v0.1")),
     Preset("mixtral-8x22b", decoder("mixtral", 56, 6144, 48, 8, 16384, 32768), 140630071296,

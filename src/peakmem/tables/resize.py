@@ -6,7 +6,6 @@ given and head size × heads was the hidden size, it is so again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from peakmem.errors import Impossible, UnknownName
@@ -16,8 +15,6 @@ from peakmem.setup import LIMIT, checked, number
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_size", "feed_forward", "vocabulary", "positions", "window",
          "experts", "experts_per_token", "expert_feed_forward", "token_types", "image", "patch", "channels", "classes")
 """Fields of `Model` that can be given, and `tied`."""
-
-Put = Callable[[str, int | None, str], None]
 
 
 def resize(model: Model, **given: Any) -> Model:
@@ -34,6 +31,9 @@ def resize(model: Model, **given: Any) -> Model:
     if absent or ("window" in sizes and not model.window):
         name = absent[0] if absent else "window"
         raise Impossible(f"{_flag(name)}: {model.name} ({model.architecture}) has no {name.replace('_', ' ')}")
+    if model.experts and model.feed_forward == model.expert_feed_forward:
+        both = sizes.get("expert_feed_forward", sizes.get("feed_forward"))
+        sizes |= {"feed_forward": both, "expert_feed_forward": both} if both else {}
     new: dict[str, Any] = dict(sizes)
     notes: list[str] = []
     _widths(model, sizes, new, notes)
@@ -59,7 +59,8 @@ def _widths(model: Model, sizes: dict[str, int], new: dict[str, Any], notes: lis
         if name in sizes or not getattr(model, name):
             return
         if value is None:
-            raise Impossible(f"{model.name}: {why}; give {_flag(name)} too")
+            raise Impossible(f"{model.name}: not a whole number of {name.replace('_', ' ')} where {why}; "
+                             f"give {_flag(name)} too, or sizes that divide")
         if value != getattr(model, name):
             new[name] = value
             notes.append(f"{name.replace('_', ' ')} {value:,}: {why}")
@@ -81,8 +82,6 @@ def _widths(model: Model, sizes: dict[str, int], new: dict[str, Any], notes: lis
     for name in ("feed_forward", "expert_feed_forward"):
         value = max(1, round(getattr(model, name) * hidden / model.hidden))
         follow(name, value, f"follows hidden {hidden:,} in proportion")
-    if model.experts and "feed_forward" in sizes and model.feed_forward == model.expert_feed_forward:
-        new.setdefault("expert_feed_forward", sizes["feed_forward"])
     if "e" in model.sizes:
         new["sizes"] = {**model.sizes, "e": max(1, round(model.sizes["e"] * hidden / model.hidden))}
     if model.rotary_size and "head_size" in new:
