@@ -172,6 +172,34 @@ def test_a_block_in_use_on_another_stream_stays_active() -> None:
     assert allocator.reserved == 60 * MIB
 
 
+def test_recording_a_blocks_own_stream_changes_nothing() -> None:
+    allocator = Allocator()
+    block = allocator.allocate(1)
+    allocator.record_stream(block, 0)
+    allocator.free(block)
+    assert allocator.active == 0
+
+
+def test_peaks_start_again() -> None:
+    allocator = Allocator(Settings(max_split_size=20 * MIB))
+    hold, drop = allocator.allocate(3 * MIB), allocator.allocate(4 * MIB)
+    for block in (allocator.allocate(30 * MIB), drop):
+        allocator.free(block)
+    allocator.empty_cache()
+    allocator.reset_peaks()
+    now = {
+        "requested": 3 * MIB,
+        "allocated": 3 * MIB,
+        "active": 3 * MIB,
+        "reserved": 20 * MIB,
+        "inactive_split": 17 * MIB,
+        "segments": 1,
+    }
+    for name, value in now.items():
+        assert (getattr(allocator, name), getattr(allocator, f"{name}_peak")) == (value, value), name
+    allocator.free(hold)
+
+
 def test_inactive_split_counts_free_pieces_of_segments_in_use() -> None:
     allocator = Allocator()
     whole = [allocator.allocate(2 * MIB) for _ in range(10)]
@@ -205,6 +233,13 @@ def test_an_oversize_request_may_waste_less_than_the_rounding(asked: float, reus
     allocator.allocate(int(asked * MIB))
     assert (allocator.segments == 1) is reused
     assert allocator.allocated == (100 if reused else 80) * MIB
+
+
+def test_a_request_of_exactly_max_split_size_is_oversize() -> None:
+    allocator = Allocator(Settings(max_split_size=64 * MIB))
+    allocator.free(allocator.allocate(70 * MIB))
+    allocator.allocate(64 * MIB)
+    assert (allocator.reserved, allocator.allocated) == (70 * MIB, 70 * MIB)
 
 
 def test_max_non_split_rounding_follows_the_large_segment_size() -> None:
@@ -271,6 +306,34 @@ def test_oversize_blocks_go_first_and_the_rest_stays() -> None:
     assert (allocator.retries, allocator.reserved) == (0, 150 * MIB), "100, then 70 MiB were released: enough"
 
 
+def test_oversize_blocks_that_do_not_suffice_mean_a_retry_with_all_released() -> None:
+    allocator = Allocator(Settings(capacity=200 * MIB, max_split_size=64 * MIB))
+    blocks = [allocator.allocate(size * MIB) for size in (60, 30, 70)]
+    for block in blocks[1:]:
+        allocator.free(block)
+    allocator.allocate(101 * MIB)
+    assert (allocator.retries, allocator.reserved) == (1, 162 * MIB)
+
+
+def test_an_expandable_range_has_room_for_an_eighth_more_than_the_gpu() -> None:
+    allocator = Allocator(Settings(capacity=200 * MIB, expandable_segments=True))
+    blocks = [allocator.allocate(20 * MIB) for _ in range(10)]
+    for block in blocks[::2]:
+        allocator.free(block)
+    allocator.allocate(40 * MIB)
+    assert allocator.retries == 1
+    assert shape(allocator) == [*[["20 live"]] * 4, ["20 live", "40 live"]], "behind the last, in the same range"
+
+
+def test_an_empty_expandable_range_is_let_go() -> None:
+    allocator = Allocator(Settings(expandable_segments=True))
+    blocks = [allocator.allocate(20 * MIB) for _ in range(3)]
+    for block in blocks:
+        allocator.free(block)
+        allocator.empty_cache()
+    assert allocator.allocate(20 * MIB).address > blocks[2].address
+
+
 def test_garbage_collection_frees_the_idle_and_needs_a_fraction() -> None:
     def run(**more: float) -> Allocator:
         allocator = Allocator(Settings(capacity=1000 * MIB, garbage_collection_threshold=0.2, **more))  # type: ignore[arg-type]
@@ -330,6 +393,16 @@ def test_replay_tells_both_pictures_and_fragmentation() -> None:
     assert [(s.allocated, len(s.pieces)) for s in totals.end_layout] == [(0, 1)] * 12
     assert replay(events).peak_layout is None
     assert replay([]).fragmentation == 0
+
+
+def test_the_peak_picture_is_of_the_first_moment_at_the_peak() -> None:
+    totals = replay([("a", 30 * MIB), ("a", 0), ("b", 20 * MIB), ("b", 0), ("c", 9)], peak_layout=True)
+    assert totals.peak_layout is not None
+    assert [segment.size // MIB for segment in totals.peak_layout] == [30, 2]
+    totals = replay([("a", 30 * MIB), ("a", 0), ("b", 20 * MIB)], peak_layout=True)
+    assert totals.peak_layout is not None
+    assert [len(segment.pieces) for segment in totals.peak_layout] == [1]
+    assert [len(segment.pieces) for segment in totals.end_layout] == [2]
 
 
 def test_ids_may_be_used_again_but_not_twice_at_once() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from peakmem.allocator import Allocator, OutOfMemory, Segment, Settings
 from peakmem.allocator.blocks import Block
@@ -112,6 +111,7 @@ def test_invariants_hold_at_every_step(options: Settings, sizes: list[tuple[int,
     allocator.empty_cache()
     check(allocator, [])
     assert (allocator.reserved, allocator.segments, allocator.layout()) == (0, 0, ())
+    assert not allocator._first_blocks
 
 
 @settings(max_examples=40, deadline=None)

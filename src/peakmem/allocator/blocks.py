@@ -108,7 +108,7 @@ class Pool:
         return map(self._blocks.__getitem__, list(self._keys))
 
     def put(self, block: Block, now: int = 0) -> None:
-        """Keeps a free block; `now` is the allocator's clock, for the block's age."""
+        """Keeps a free block; `now` is the allocator's clock, for the age of an unsplit one."""
         block.state = FREE
         block.since = now
         key = (block.size << ADDRESS_BITS) | block.address

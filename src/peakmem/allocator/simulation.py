@@ -64,7 +64,7 @@ class Allocator:
             block = self._obtain(pool, wanted, size)
         was_split = block.preceding is not None or block.following is not None
         if pool.splits(block, wanted):
-            pool.put(block.cut(wanted), self._searches)
+            pool.put(block.cut(wanted))
             if not pool.expandable:
                 assert block.following is not None
                 self._inactive(-wanted if was_split else block.following.size)
