@@ -1,0 +1,18 @@
+"""Forward code of every architecture, in the form in which a real implementation runs it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+from peakmem.errors import UnknownName
+
+CODE = {("llama", "transformers"): "llama"}
+
+
+def code_of(architecture: str, implementation: str = "transformers") -> ModuleType:
+    """The module that holds an architecture's parameters and forward code."""
+    name = CODE.get((architecture, implementation))
+    if name is None:
+        raise UnknownName("architecture", architecture, {a for a, _ in CODE})
+    return import_module(f"peakmem.architectures.{name}")

@@ -1,0 +1,60 @@
+"""How an architecture writes down its parameters: rows in the order in which the real modules define them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One parameter or buffer. shape: groups of letters, see estimate/layout.py; module: what it belongs to."""
+
+    name: str
+    shape: str
+    module: str = ""  # linear | conv1d | embedding | norm | buffer | ""
+    dtype: str = ""  # empty: the module's
+
+
+class Layers(NamedTuple):
+    """Equal or nearly equal layers; `block(kind)` gives the rows of one, names relative to the layer."""
+
+    name: str
+    block: Callable[[str], Iterator[Row]]
+
+
+Definition = Iterator[Row | Layers]
+
+
+def linear(name: str, outputs: str, inputs: str, bias: bool = False) -> Iterator[Row]:
+    """nn.Linear: the weight lies as (out, in)."""
+    yield Row(f"{name}.weight", f"{outputs} {inputs}", "linear")
+    if bias:
+        yield Row(f"{name}.bias", outputs, "linear")
+
+
+def conv1d(name: str, outputs: str, inputs: str) -> Iterator[Row]:
+    """transformers' Conv1D (GPT-2): the weight lies as (in, out), there is always a bias."""
+    yield Row(f"{name}.weight", f"{inputs} {outputs}", "conv1d")
+    yield Row(f"{name}.bias", outputs, "conv1d")
+
+
+def embedding(name: str, rows: str, width: str) -> Iterator[Row]:
+    """nn.Embedding."""
+    yield Row(f"{name}.weight", f"{rows} {width}", "embedding")
+
+
+def rms_norm(name: str, width: str = "h") -> Iterator[Row]:
+    """A norm with a weight and no bias."""
+    yield Row(f"{name}.weight", width, "norm")
+
+
+def layer_norm(name: str, width: str = "h", bias: bool = True) -> Iterator[Row]:
+    """nn.LayerNorm."""
+    yield Row(f"{name}.weight", width, "norm")
+    if bias:
+        yield Row(f"{name}.bias", width, "norm")
+
+
+def buffer(name: str, shape: str, dtype: str = "") -> Iterator[Row]:
+    """A tensor that moves with the module and is not trained."""
+    yield Row(name, shape, "buffer", dtype)

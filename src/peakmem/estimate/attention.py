@@ -1,0 +1,216 @@
+"""Scaled dot-product attention: PyTorch's fused kernels, its composite math path, transformers' eager code.
+
+All work on (b, heads, s, d). Key positions carry the letter `s'`, so that scores are (b, a, s, s').
+"""
+
+from __future__ import annotations
+
+from peakmem.estimate.autograd import Node
+from peakmem.estimate.layout import Dims, dense_order, dims
+from peakmem.estimate.ops import add, autocast, cast, dropout, last, scale, softmax
+from peakmem.estimate.positions import made, packed_sequences
+from peakmem.estimate.shapes import contiguous, rename, reshape, swap, view
+from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Tensor, current
+
+
+def causal_mask(m: Structure, dtype: str, batched_positions: bool = True) -> Tensor | None:
+    """create_causal_mask without a padding mask: none for fused kernels, (b, 1, s, s) numbers for eager."""
+    packed_sequences()
+    return eager_mask(dtype) if m.kernel("full") == "eager" else None
+
+
+def boolean_mask(operations: int = 1) -> Tensor:
+    """sdpa_mask: four aranges, then one comparison per condition, seen as (b, 1, s, s)."""
+    batch, head = made("b", "int64", "batch numbers"), made("1", "int64", "head numbers")
+    rows = made("s", "int64", "query numbers")
+    rows = made("s", "int64", "query numbers")
+    columns = made("s", "int64", "key numbers")
+    columns = made("s", "int64", "key numbers")
+    mask = made("1 1 s s'", "bool", "causal mask")
+    del batch, head, rows, columns
+    return mask.seen_as(dims("b 1 s s'"))
+
+
+def eager_mask(dtype: str) -> Tensor:
+    """eager_mask: the boolean mask as numbers, 0 or the lowest of the dtype."""
+    mask = boolean_mask()
+    return where(mask, "b 1 s s'", dtype, "causal mask as numbers")
+
+
+def attend(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None,
+           kind: str = "full") -> tuple[Tensor, Tensor | None]:
+    """The attention of one layer, its heads merged to (b, s, a·d), and the probabilities where they exist.
+
+    The kernel is what the structure says. transformers hands the eager probabilities up to the layer, which
+    holds them until it returns.
+    """
+    kernel = m.kernel(kind)
+    drop = m.drops("attention")
+    if kernel == "eager":
+        return eager(q, k, v, mask, drop)
+    grouped = m.has("grouped_heads")
+    if grouped and (mask is not None or m.has("wide_heads")):
+        k, v = repeat_heads(k), repeat_heads(v)
+        grouped = False
+    if kernel == "math":
+        return merged(math(q, k, v, mask, grouped, drop)), None
+    return merged(flash(q, k, v) if kernel == "flash" else efficient(q, k, v, mask)), None
+
+
+def merged(x: Tensor) -> Tensor:
+    """transpose(1, 2).contiguous(), then the heads of a token in one row: a copy unless q was token-major."""
+    b, a, s, d = x.dims
+    x = contiguous(swap(x, (b, s, a, d)), "attention output, heads merged")
+    return view(x, (b, s, a + d))
+
+
+def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """aten::_scaled_dot_product_flash_attention: no s·s tensor is ever made.
+
+    The output takes the order of q in memory, each gradient that of its input.
+    Source: aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp.
+    """
+    q, k, v = autocast(q), autocast(k), autocast(v)
+    n = Node("flash", q, k, v)
+    save_inputs(n, q, k, v)
+    out = n.makes(q.dims[:3] + v.dims[3:], q.dtype, dense_order(q.dims, q.memory), "attention output")
+    lse = n.makes(q.dims[:3], "fp32", None, "logsumexp")
+    seed = n.makes(dims("2"), "uint64", None, "random seed")
+    offset = n.makes((), "uint64", None, "random offset")
+    return finish(n, q, k, v, out, lse, seed, offset)
+
+
+def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    """aten::_scaled_dot_product_efficient_attention: as flash, with the logsumexp's s rounded up to 32.
+
+    A boolean mask becomes numbers first, and the kernel keeps them (sdp::convert_boolean_attn_mask).
+    Source: aten/src/ATen/native/transformers/cuda/attention.cu.
+    """
+    q, k, v = autocast(q), autocast(k), autocast(v)
+    if mask is not None and mask.dtype == "bool":
+        mask = mask_as_numbers(mask, q.dtype)
+    n = Node("efficient", q, k, v)
+    save_inputs(n, q, k, v)
+    if mask is not None:
+        n.saves(mask, f"the backward of {n.scope} adds it to the scores again")
+    (b, a, s), d = q.dims[:3], v.dims[3]
+    out = n.makes((b, a, s, d), q.dtype, b + s + a + d, "attention output")
+    lse = n.makes((b, a, (f"{s[0]}^32",)), "fp32", None, "logsumexp")
+    seed = n.makes((), "int64", None, "random seed")
+    offset = n.makes((), "int64", None, "random offset")
+    return finish(n, q, k, v, out, lse, seed, offset)
+
+
+def mask_as_numbers(mask: Tensor, dtype: str) -> Tensor:
+    """convert_boolean_attn_mask: where(mask, 0, -inf) in the dtype of the queries."""
+    return where(mask, "b 1 s s'", dtype, "mask as numbers")
+
+
+def save_inputs(n: Node, q: Tensor, k: Tensor, v: Tensor) -> None:
+    n.saves(q, f"gradient of the keys in {n.scope}")
+    n.saves(k, f"gradient of the queries in {n.scope}")
+    n.saves(v, f"gradient of the attention probabilities in {n.scope}")
+
+
+def finish(n: Node, q: Tensor, k: Tensor, v: Tensor, out: Tensor, *small: Tensor) -> Tensor:
+    n.keeps(out, f"the backward of {n.scope} rebuilds the probabilities row by row")
+    for x in small:
+        n.keeps(x, f"the backward of {n.scope} repeats the softmax with it")
+    for i, x in enumerate((q, k, v)):
+        n.gradient(i, memory=dense_order(x.dims, x.memory))
+    return n.output(out)
+
+
+def repeat_heads(x: Tensor, always: bool = False) -> Tensor:
+    """transformers' repeat_kv: each key/value head once for every query head of its group.
+
+    A copy, unless there is one such head and `always` is not asked for. Backward sums the groups.
+    """
+    b, _, s, d = x.dims
+    wide: Dims = (b, ("a",), s, d)
+    n = Node("repeat heads", x)
+    n.gradient(0, "new", view=True)
+    if "k" in current().ones and not always:
+        return n.output(x.seen_as(wide, tuple(letter for letter in x.memory if letter != "k")))
+    return n.output(n.makes(wide, x.dtype, None, f"{last(x.name)}, repeated"))
+
+
+def matmul(x: Tensor, y: Tensor) -> Tensor:
+    """matmul of (b, a, i, j) and (b, a, j, l): bmm over b·a. The second matrix's gradient comes first."""
+    x, y = autocast(x), autocast(y)
+    heads, rows, columns = x.dims[:2], x.dims[2], y.dims[3]
+    one = heads[0] + heads[1]
+    x, y = reshape(x, (one, *x.dims[2:])), reshape(y, (one, *y.dims[2:]))
+    n = Node("bmm", x, y)
+    if n.needs(1):
+        n.saves(x, f"gradient of the second factor in {n.scope}")
+    if n.needs(0):
+        n.saves(y, f"gradient of the first factor in {n.scope}")
+    out = n.makes((x.dims[0], rows, columns), x.dtype, None, "product")
+    n.flops(2, (*one, *rows, *columns, *x.dims[2]))
+    n.gradient(1)
+    n.gradient(0)
+    return view(n.output(out), (*heads, rows, columns))
+
+
+def keys_as(x: Tensor) -> Tensor:
+    """The same keys or values with their positions called s', to tell them from the queries'."""
+    b, a, _, d = x.dims
+    return rename(x, (b, a, ("s'",), d))
+
+
+def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, drop: bool) -> tuple[Tensor, Tensor]:
+    """transformers' eager_attention_forward: the scores exist; the softmax runs in fp32 and is cast back."""
+    grouped = k.dims[1] != q.dims[1]
+    keys = repeat_heads(k) if grouped else k
+    values = repeat_heads(v) if grouped else v
+    keys, values = keys_as(keys), keys_as(values)
+    b, a, t, d = keys.dims
+    weights = scale(matmul(q, swap(keys, (b, a, d, t))), "scores, scaled")
+    if mask is not None:
+        weights = add(weights, mask, "scores, masked")
+    weights = cast(softmax(weights, "fp32"), q.dtype, "probabilities")
+    weights = dropout(weights, drop)
+    output = matmul(weights, values)
+    output = merged(output)
+    return output, weights
+
+
+def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool, drop: bool) -> Tensor:
+    """_scaled_dot_product_attention_math: q and k both scaled, 16-bit inputs in fp32, s·s scores.
+
+    Source: aten/src/ATen/native/transformers/attention.cpp. The causal mask is built for every call.
+    """
+    q, k, v = autocast(q), autocast(k), autocast(v)
+    origin = q.dtype
+    q32, k32, v32 = cast(q, "fp32"), cast(k, "fp32"), cast(v, "fp32")
+    query = scale(q32, "queries, scaled")
+    if mask is None:
+        mask = made("s s'", "bool", "ones")
+        mask = made("s s'", "bool", "causal mask")
+        mask = causal_numbers(mask)
+    keys = repeat_heads(k32, always=True) if grouped else k32
+    values = repeat_heads(v32, always=True) if grouped else v32
+    keys, values = keys_as(keys), keys_as(values)
+    b, a, t, d = keys.dims
+    attn = matmul(query, scale(swap(keys, (b, a, d, t)), "keys, scaled"))
+    attn = add(attn, mask, "scores, masked")
+    attn = softmax(attn, "")
+    attn = dropout(attn, drop)
+    out = cast(matmul(attn, values), origin)
+    low = cast(attn, origin)
+    return out if low else out
+
+
+def causal_numbers(mask: Tensor) -> Tensor:
+    return where(mask, "s s'", "fp32", "causal mask as numbers")
+
+
+def where(mask: Tensor, target: str, dtype: str, name: str) -> Tensor:
+    """where(mask, 0, lowest): both numbers become tensors first."""
+    zero = made("", dtype, "zero")
+    lowest = made("", dtype, "lowest number")
+    out = made(target, dtype, name)
+    del zero, lowest
+    return out

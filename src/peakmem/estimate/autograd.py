@@ -1,0 +1,318 @@
+"""Autograd's own algorithm over tensors without numbers.
+
+Sources: PyTorch 2.13, torch/csrc/autograd/engine.cpp (evaluate_function, validate_outputs),
+input_buffer.cpp (accumulate), functions/accumulate_grad.h. What matters to memory:
+
+- nodes run by descending sequence number, AccumulateGrad at once when its last gradient has arrived;
+- gradients are computed, then each is summed to the input's shape, then cast to its dtype, all with the
+  incoming gradient and the saved tensors alive; recomputed tensors have gone by then;
+- then incoming gradients and saved tensors go, and only then are the results handed on;
+- two gradients that meet are added in place, unless the first is a view or somebody else holds it.
+"""
+
+from __future__ import annotations
+
+from sys import getrefcount
+from typing import Any, NamedTuple
+
+from peakmem.estimate.layout import GAP, Dims, Memory, dense_order, is_dense, viewable
+from peakmem.estimate.tape import Begin, End, Parameter, Place, Tape, Tensor, current
+
+
+class Gradient(NamedTuple):
+    """One gradient of an operation, as its backward formula makes it.
+
+    how: `new` (a tensor of its own), `pass` (the incoming gradient itself), `reshape` and `permute` (the
+    incoming gradient under the input's shape), `zero` (a full tensor of which the gradient is a slice),
+    `work` (no gradient at all: a tensor that the formula needs until it returns).
+    """
+
+    edge: int
+    how: str
+    dims: Dims
+    dtype: str
+    memory: Memory | str | None  # an order, "grad" (as the incoming gradient), None: contiguous
+    temporaries: tuple[tuple[Dims, str], ...]
+    view: bool
+    slot: int
+
+
+class Edge(NamedTuple):
+    """Where the gradient of one input goes, and what it must look like there."""
+
+    target: Any  # Node or Parameter
+    slot: int
+    dims: Dims
+    dtype: str
+    name: str
+
+
+class Node:
+    """One operation in the graph: declared once, in the order in which things happen."""
+
+    __slots__ = ("op", "edges", "saved", "gradients", "sequence", "scope", "fold", "active", "buffer", "tape",
+                 "deliver", "layer", "hook", "incoming")
+
+    def __init__(self, op: str, *inputs: Tensor) -> None:
+        self.op = op
+        self.tape = tape = current()
+        self.active = tape.grad_enabled and any(x.needs_grad for x in inputs)
+        self.scope = tape.scope
+        if not self.active:
+            return
+        self.edges = [
+            Edge(x if isinstance(x, Parameter) else x.node, x.slot, x.dims, x.dtype, x.name)
+            if x.needs_grad else None
+            for x in inputs
+        ]
+        self.saved: list[Any] = []
+        self.gradients: list[Gradient] = []
+        self.sequence = tape.sequence = tape.sequence + 1
+        self.fold, self.layer = tape.fold, tape.layer
+        self.buffer: list[Tensor | None] = [None]
+        self.deliver: tuple[int, ...] = ()
+        self.incoming: Dims | None = None
+        self.hook: Any = None
+
+    def saves(self, x: Tensor, why: str) -> None:
+        """Keep a tensor for the backward, and say what for."""
+        if not self.active:
+            return
+        if x.storage:
+            x.storage.record.why.append(why)
+        pack = self.tape.pack
+        self.saved.append(x if pack is None else pack(x))
+
+    def keeps(self, x: Tensor, why: str) -> None:
+        """Keep a result for the backward. Without its graph: it would hold this very node."""
+        if self.active:
+            self.saves(x.detached(), why)
+
+    def needs(self, edge: int) -> bool:
+        """Whether the gradient of this input is wanted at all."""
+        return self.active and self.edges[edge] is not None
+
+    def makes(self, dims: Dims, dtype: str, memory: Memory | None = None, name: str = "output") -> Tensor:
+        """The operation's result, in memory of its own."""
+        tape = self.tape
+        return tape.new(dims, dtype, memory, f"{tape.scope}/{name}")
+
+    def gradient(self, edge: int, how: str = "new", *, dims: Dims | None = None, dtype: str | None = None,
+                 memory: Memory | str | None = None, temporaries: tuple[tuple[Dims, str], ...] = (),
+                 view: bool = False, slot: int = 0) -> None:
+        """Declare the gradient of an input; lines stand in the order in which the formula computes them."""
+        if not self.active or self.edges[edge] is None:
+            return
+        target = self.edges[edge]
+        self.gradients.append(Gradient(edge, how, target.dims if dims is None else dims,
+                                       target.dtype if dtype is None else dtype, memory, temporaries, view, slot))
+
+    def works(self, dims: Dims, dtype: str, memory: Memory | None = None) -> None:
+        """Declare a tensor that the backward formula holds until it returns."""
+        if self.active:
+            self.gradients.append(Gradient(-1, "work", dims, dtype, memory, (), False, 0))
+
+    def flops(self, per_element: int, letters: Memory) -> None:
+        """Count the operations of one execution: `2·b·s·h·f`."""
+        self.tape.count(self.op, self.scope, per_element, letters)
+
+    def output(self, x: Tensor, slot: int = 0) -> Tensor:
+        """Mark a result as made by this operation."""
+        if self.active:
+            x.node, x.slot = self, slot
+            if slot >= len(self.buffer):
+                self.buffer.extend([None] * (slot + 1 - len(self.buffer)))
+        return x
+
+
+def release(saved: list[Any]) -> list[Tensor]:
+    """The saved tensors themselves; what was promised is computed again."""
+    return [x.unpack() if not isinstance(x, Tensor) else x for x in saved]
+
+
+def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor | None]:
+    """Run the backward formula of one node: what it makes, in its order."""
+    unpacked = release(node.saved)
+    results: list[Tensor | None] = [None] * len(node.edges)
+    held: list[Tensor] = []
+    label = f"{node.scope}/{node.op}"
+    for line in node.gradients:
+        g = grads[line.slot]
+        if g is None:
+            continue
+        if line.how == "pass":
+            results[line.edge] = g
+            continue
+        if line.how == "reshape":
+            results[line.edge] = reshaped(tape, g, line.dims)
+            continue
+        if line.how == "permute":
+            results[line.edge] = g.seen_as(line.dims)
+            continue
+        if line.how in ("narrow", "rename"):
+            results[line.edge] = narrowed(g, line.dims, line.how == "narrow")
+            continue
+        name = f"{label}: backward work" if line.edge < 0 else f"{node.edges[line.edge].name} gradient"
+        short = [tape.new(dims, dtype, None, f"{label}: backward temporary {i}")
+                 for i, (dims, dtype) in enumerate(line.temporaries, 1)]
+        memory = dense_order(line.dims, g.memory) if line.memory == "grad" else line.memory
+        made = tape.new(line.dims, line.dtype, memory, name)
+        made.view = line.view
+        if line.edge < 0:
+            held.append(made)
+        else:
+            results[line.edge] = made
+        del short, made
+    del unpacked, held
+    return results
+
+
+def reshaped(tape: Tape, g: Tensor, target: Dims) -> Tensor:
+    """A gradient under another shape of the same letters: a view where its strides allow, else a copy.
+
+    The target may order the letters otherwise: then it is transposed first, which costs nothing.
+    """
+    if g.dims == target:
+        return g
+    if viewable(g.memory, target, tape.ones):
+        return g.seen_as(target)
+    return tape.new(target, g.dtype, None, g.name)
+
+
+def narrowed(g: Tensor, target: Dims, sliced: bool) -> Tensor:
+    """A slice of a gradient, as a view; or all of it, under other letters."""
+    memory: list[str] = []
+    swap = {old[0]: new[0] for old, new in zip(g.dims, target, strict=True) if old != new}
+    gone = {letter for old, new in zip(g.dims, target, strict=True) if old != new for letter in old[1:]}
+    for letter in g.memory:
+        if letter in swap:
+            memory += [GAP, swap[letter]] if sliced else [swap[letter]]
+        elif letter not in gone:
+            memory.append(letter)
+    return g.seen_as(target, tuple(memory))
+
+
+def fit(tape: Tape, results: list[Tensor | None], i: int, edge: Edge) -> None:
+    """Give a gradient the shape and then the dtype of the input it belongs to (validate_outputs).
+
+    Works on the list, so that nothing else holds what is replaced.
+    """
+    if results[i].dims != edge.dims and summed(results[i].dims, edge.dims, tape.ones):
+        results[i] = tape.new(edge.dims, results[i].dtype, None, f"{edge.name} gradient")
+    if results[i].dtype != edge.dtype:
+        memory = dense_order(results[i].dims, results[i].memory)
+        results[i] = tape.new(results[i].dims, edge.dtype, memory, f"{edge.name} gradient")
+
+
+def summed(given: Dims, wanted: Dims, ones: frozenset[str]) -> bool:
+    """Whether sum_to_size has something to sum: a further dimension, even of size one, or a broadcast one."""
+    if len(given) != len(wanted):
+        return True
+    return any(not w and any(x.rstrip("'") not in ones for x in g) for g, w in zip(given, wanted, strict=True))
+
+
+def meet(tape: Tape, buffer: list[Tensor | None], slot: int, g: Tensor, out_of_place: bool = False) -> None:
+    """Add a gradient to those that have arrived (InputBuffer::accumulate)."""
+    old = buffer[slot]
+    if old is None:
+        buffer[slot] = g
+        return
+    # The list, `old` and getrefcount's argument hold it; a fourth holder is another edge of the graph.
+    if out_of_place or old.view or getrefcount(old) > 3 or not is_dense(old.dims, old.memory, tape.ones):
+        buffer[slot] = tape.new(old.dims, old.dtype, dense_order(old.dims, old.memory), old.name)
+
+
+def accumulate(tape: Tape, p: Parameter, g: Tensor, shared: bool) -> None:
+    """AccumulateGrad: the first gradient is kept as it is, later ones are added in place."""
+    if p.arrived is not None:
+        holder: list[Tensor | None] = [p.arrived]
+        p.arrived = None
+        meet(tape, holder, 0, g)
+        g, shared = holder[0], False  # type: ignore[assignment]
+        del holder
+    p.waiting -= 1
+    if p.waiting > 0:
+        p.arrived = g
+        return
+    if p.grad is None:
+        if shared:
+            g = tape.new(g.dims, g.dtype, None, g.name)
+        if g.storage:
+            g.storage.record.kind = "gradients"
+            g.storage.record.name = f"{p.full_name} gradient"
+        p.grad = g
+
+
+def reachable(tape: Tape, root: Node) -> list[Node]:
+    """The nodes below one, in the order in which backward runs them; counts what each parameter waits for."""
+    seen = {id(root)}
+    found = [root]
+    for node in found:
+        for edge in node.edges:
+            if edge is None:
+                continue
+            target = edge.target
+            if isinstance(target, Parameter):
+                target.waiting += 1
+            elif id(target) not in seen:
+                seen.add(id(target))
+                found.append(target)
+    found.sort(key=lambda node: -node.sequence)
+    return found
+
+
+def run_node(tape: Tape, node: Node) -> None:
+    """Backward of one node, and delivery of what it made."""
+    grads, node.buffer = node.buffer, [None] * len(node.buffer)
+    if node.hook is not None:
+        node.hook()
+    if node.incoming is not None and grads[0] is not None:
+        grads[0] = reshaped(tape, grads[0], node.incoming)
+    results = compute(tape, node, grads)
+    for i, edge in enumerate(node.edges):
+        if results[i] is not None:
+            fit(tape, results, i, edge)
+    grads.clear()
+    node.saved = []
+    node.gradients = []
+    for i in node.deliver or range(len(results)):
+        g, results[i] = results[i], None
+        if g is None:
+            continue
+        edge = node.edges[i]
+        if isinstance(edge.target, Parameter):
+            shared = any(other is g for other in results) or getrefcount(g) > 2
+            accumulate(tape, edge.target, g, shared)
+        else:
+            meet(tape, edge.target.buffer, edge.slot, g, edge.target.op == "dtensor")
+        del g
+
+
+def backward(tape: Tape, loss: Tensor, callbacks: list[Any] | None = None) -> None:
+    """loss.backward(): every node below the loss, folded layers as folds. The seed gradient lives to the end."""
+    assert loss.node is not None, "the loss depends on no trained parameter"
+    seed = tape.new(loss.dims, loss.dtype, None, "loss gradient")
+    order = reachable(tape, loss.node)
+    loss.node.buffer[loss.slot] = seed
+    fold = layer = ""
+    order.reverse()
+    while order:
+        node = order.pop()
+        if all(g is None for g in node.buffer):
+            continue
+        if node.fold != fold or node.layer != layer:
+            if fold:
+                tape.events.append(End())
+            fold, layer = node.fold, node.layer
+            tape.fold, tape.layer = fold, layer
+            if fold:
+                tape.events.append(Begin(fold))
+        tape.scope = node.scope
+        tape.events.append(Place(f"{node.scope}/{node.op}"))
+        run_node(tape, node)
+        del node
+    if fold:
+        tape.events.append(End())
+    tape.fold = tape.layer = tape.scope = ""
+    for callback in callbacks or ():
+        callback()

@@ -1,0 +1,107 @@
+"""Shapes and strides without numbers.
+
+A dimension is a group of letters whose product is its size, a shape is a tuple of groups: `"b s (a d)"`.
+Memory order is a tuple of letters, outermost first; a letter that is in the shape and not in memory is
+expanded (stride 0); `GAP` stands where a slice leaves elements out. That is enough to decide, as PyTorch
+does (aten/src/ATen/TensorUtils.cpp, computeStride), whether a reshape is a view or a copy.
+
+A letter may be derived from others: `d/2`, `a/k` (rounded up), `s^32` (rounded up to a multiple of 32),
+`d-r`. A prime only tells two equal dimensions of one tensor apart: `s'` has the size of `s`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from functools import lru_cache
+
+Dims = tuple[tuple[str, ...], ...]
+Memory = tuple[str, ...]
+
+GAP = "|"
+
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "int64": 8, "int32": 4, "uint64": 8, "uint8": 1, "bool": 1}
+FLOATS = frozenset({"fp32", "bf16", "fp16"})
+
+
+@lru_cache(maxsize=4096)
+def dims(text: str) -> Dims:
+    """`"b s (a d)"` as groups of letters; `"1"` is a dimension of size one, `"()"` is the shape of a scalar."""
+    groups: list[tuple[str, ...]] = []
+    inside: list[str] | None = None
+    for word in text.replace("(", " ( ").replace(")", " ) ").split():
+        if word == "(":
+            inside = []
+        elif word == ")":
+            if inside:
+                groups.append(tuple(inside))
+            inside = None
+        elif inside is not None:
+            inside.append(word)
+        else:
+            groups.append(() if word == "1" else (word,))
+    return tuple(groups)
+
+
+@lru_cache(maxsize=4096)
+def flat(shape: Dims) -> Memory:
+    """The letters of a shape in order: its memory when it is contiguous."""
+    return tuple(letter for group in shape for letter in group)
+
+
+@lru_cache(maxsize=4096)
+def squeezed(memory: Memory, ones: frozenset[str]) -> Memory:
+    """Memory order without what has no influence: dimensions of size one, and gaps outside all others."""
+    kept: list[str] = []
+    for letter in memory:
+        if letter == GAP:
+            if kept and kept[-1] != GAP:
+                kept.append(GAP)
+        elif letter.rstrip("'") not in ones:
+            kept.append(letter)
+    return tuple(kept)
+
+
+@lru_cache(maxsize=4096)
+def is_contiguous(shape: Dims, memory: Memory, ones: frozenset[str]) -> bool:
+    """Whether elements lie in memory as the shape counts them, without gaps."""
+    return squeezed(memory, ones) == squeezed(flat(shape), ones)
+
+
+@lru_cache(maxsize=4096)
+def is_dense(shape: Dims, memory: Memory, ones: frozenset[str]) -> bool:
+    """Whether the tensor fills its memory without gap and overlap, in whatever order."""
+    inside = squeezed(memory, ones)
+    return GAP not in inside and len(inside) == len(squeezed(flat(shape), ones))
+
+
+@lru_cache(maxsize=4096)
+def viewable(memory: Memory, target: Dims, ones: frozenset[str]) -> bool:
+    """Whether a tensor with this memory order can be seen in the target's grouping without a copy."""
+    inside = squeezed(memory, ones)
+    neighbours = set(zip(inside, inside[1:], strict=False))
+    for group in target:
+        letters = [letter for letter in group if letter.rstrip("'") not in ones]
+        for x, y in zip(letters, letters[1:], strict=False):
+            if (x, y) not in neighbours and (x in inside or y in inside):
+                return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def dense_order(shape: Dims, memory: Memory) -> Memory:
+    """The memory that `empty_like` and pointwise operations give a result: the same order, without gaps.
+
+    An expanded dimension becomes innermost of those it stood beside: TensorIterator finds no stride to sort it
+    by, so it keeps its place in the shape.
+    """
+    inside = tuple(letter for letter in memory if letter != GAP)
+    wanted = flat(shape)
+    if len(inside) == len(wanted):
+        return inside
+    return wanted
+
+
+@lru_cache(maxsize=8192)
+def size_key(dtype: str, letters: Memory) -> tuple[int, tuple[str, ...]]:
+    """Bytes of a dense tensor as a product: bytes per element and the letters, sorted, primes dropped."""
+    return BYTES[dtype], tuple(sorted(letter.rstrip("'") for letter in letters))

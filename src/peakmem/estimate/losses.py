@@ -1,0 +1,69 @@
+"""The head and the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from peakmem.estimate.autograd import Node
+from peakmem.estimate.layout import dims
+from peakmem.estimate.ops import autocast_fp32, cast
+from peakmem.estimate.shapes import view
+from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Parameter, Tensor, current, scope
+from peakmem.estimate.weights import project
+
+
+def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str,
+              cap: Callable[[Tensor], Tensor] | None = None, head: str = "lm_head") -> Tensor:
+    """A decoder with a head: `run` gives the last hidden states, `cap` may change the logits."""
+    hidden = run()
+    logits = project(hidden, head, tied_to(m, embedding))
+    if cap is not None:
+        logits = cap(logits)
+    if m.loss == "sum":
+        return total(logits)
+    return causal_lm_loss(logits)
+
+
+def tied_to(m: Structure, embedding: str) -> Parameter | None:
+    """The embedding matrix, where the head shares it."""
+    return current().parameters[f"{embedding}.weight"] if m.has("tied") else None
+
+
+def total(x: Tensor) -> Tensor:
+    """sum() of everything: the gradient is expanded, so it needs no memory of its own (SumBackward0)."""
+    x = autocast_fp32(x)
+    n = Node("sum", x)
+    out = n.makes((), x.dtype, None, "loss")
+    n.gradient(0, "expand")
+    return n.output(out)
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """F.cross_entropy on (rows, V): log_softmax keeps its result, nll_loss its input, the labels and a total.
+
+    Both gradients exist together with the log-probabilities (LogSoftmaxBackward0, NllLossBackward0). Under
+    autocast log_softmax and nll_loss are on the fp32 list each.
+    """
+    n = Node("log_softmax", logits)
+    logp = n.makes(logits.dims, logits.dtype, None, "log-probabilities")
+    n.keeps(logp, "gradient of the logits: probabilities are exp of them")
+    n.gradient(0)
+    logp = autocast_fp32(n.output(logp))
+    n = Node("nll_loss", logp)
+    n.saves(logp, "nll_loss keeps its input")
+    n.saves(labels, "by which logit each row is judged")
+    loss = n.makes((), logp.dtype, None, "loss")
+    n.keeps(n.makes((), logp.dtype, None, "total weight"), "divisor of the mean")
+    n.gradient(0)
+    return n.output(loss)
+
+
+def causal_lm_loss(logits: Tensor) -> Tensor:
+    """transformers' ForCausalLMLoss: logits in fp32, labels padded and shifted by one."""
+    tape = current()
+    logits = cast(logits, "fp32", "logits in fp32")
+    with scope("loss"):
+        labels = tape.new(dims("b s+1"), "int64", None, "loss/padded labels")
+        shifted = labels if "b" in tape.ones else tape.new(dims("b s"), "int64", None, "loss/shifted labels")
+        return cross_entropy(view(logits, "(b s) V"), shifted)

@@ -1,0 +1,196 @@
+"""Operations on elements: what each saves and makes, and what its backward allocates.
+
+Each rule mirrors one entry of PyTorch 2.13's tools/autograd/derivatives.yaml (named in the docstring) and the
+kernel behind it. Lines stand in the order in which things happen.
+"""
+
+from __future__ import annotations
+
+from peakmem.estimate.autograd import Node
+from peakmem.estimate.layout import Dims, dense_order
+from peakmem.estimate.tape import Parameter, Tensor, current
+
+SCALAR: Dims = ()
+
+
+def promote(x: Tensor, y: Tensor) -> str:
+    """The dtype of an operation on two tensors."""
+    return "fp32" if x.dtype != y.dtype and "fp32" in (x.dtype, y.dtype) else x.dtype
+
+
+def broadcast(x: Tensor, y: Tensor) -> Tensor:
+    """Which operand has the shape of the result; the order of its strides is the result's (TensorIterator)."""
+    return x if size_rank(x.dims) >= size_rank(y.dims) else y
+
+
+def size_rank(shape: Dims) -> int:
+    return sum(1 for group in shape if group)
+
+
+def result_like(n: Node, x: Tensor, dtype: str | None = None, name: str = "output") -> Tensor:
+    return n.makes(x.dims, dtype or x.dtype, dense_order(x.dims, x.memory), name)
+
+
+def add(x: Tensor, y: Tensor, name: str = "sum") -> Tensor:
+    """add.Tensor: saves nothing; both inputs get the incoming gradient itself."""
+    n = Node("add", x, y)
+    full = broadcast(x, y)
+    out = result_like(n, full, promote(x, y), name)
+    n.gradient(1, "pass")
+    n.gradient(0, "pass")
+    return n.output(out)
+
+
+def mul(x: Tensor, y: Tensor, name: str = "product") -> Tensor:
+    """mul.Tensor: each factor is kept for the gradient of the other; gradients are made at full size."""
+    n = Node("mul", x, y)
+    full = broadcast(x, y)
+    if n.needs(0):
+        n.saves(y, f"gradient of the other factor of {n.scope}/{name}")
+    if n.needs(1):
+        n.saves(x, f"gradient of the other factor of {n.scope}/{name}")
+    dtype = promote(x, y)
+    out = result_like(n, full, dtype, name)
+    n.gradient(1, dims=full.dims, dtype=dtype, memory="grad")
+    n.gradient(0, dims=full.dims, dtype=dtype, memory="grad")
+    return n.output(out)
+
+
+def scale(x: Tensor, name: str = "scaled") -> Tensor:
+    """mul or div by a Python number: nothing to keep."""
+    n = Node("scale", x)
+    out = result_like(n, x, None, name)
+    n.gradient(0, memory="grad")
+    return n.output(out)
+
+
+def shift(x: Tensor, name: str = "shifted") -> Tensor:
+    """add of a Python number: the gradient passes."""
+    n = Node("shift", x)
+    out = result_like(n, x, None, name)
+    n.gradient(0, "pass")
+    return n.output(out)
+
+
+def neg(x: Tensor, name: str = "negative") -> Tensor:
+    """neg: the gradient is negated."""
+    n = Node("neg", x)
+    out = result_like(n, x, None, name)
+    n.gradient(0, memory="grad")
+    return n.output(out)
+
+
+def cast(x: Tensor, dtype: str, name: str = "") -> Tensor:
+    """_to_copy: nothing is kept; the engine casts the gradient back."""
+    if x.dtype == dtype:
+        return x
+    n = Node("cast", x)
+    out = result_like(n, x, dtype, name or f"{dtype} copy")
+    n.gradient(0, "pass")
+    return n.output(out)
+
+
+def square(x: Tensor) -> Tensor:
+    """pow.Tensor_Scalar with exponent 2: `grad * (2 * x.pow(1))` makes two tensors on the way."""
+    x = autocast_fp32(x)
+    n = Node("pow", x)
+    n.saves(x, f"slope of the square in {n.scope}: 2·x")
+    out = result_like(n, x, None, "square")
+    n.gradient(0, memory="grad", temporaries=((x.dims, x.dtype), (x.dims, x.dtype)))
+    return n.output(out)
+
+
+def mean_last(x: Tensor) -> Tensor:
+    """mean over the last dimension, kept as 1: the gradient is expanded, then divided."""
+    n = Node("mean", x)
+    out = n.makes(x.dims[:-1] + ((),), x.dtype, None, "mean")
+    n.gradient(0)
+    return n.output(out)
+
+
+def rsqrt(x: Tensor) -> Tensor:
+    """rsqrt: the result is kept; `-0.5 * grad * result.pow(3)` makes two tensors on the way."""
+    x = autocast_fp32(x)
+    n = Node("rsqrt", x)
+    out = result_like(n, x, None, "reciprocal root")
+    n.keeps(out, f"slope of the reciprocal root in {n.scope}")
+    n.gradient(0, temporaries=((x.dims, x.dtype), (x.dims, x.dtype)))
+    return n.output(out)
+
+
+def activation(x: Tensor, kind: str) -> Tensor:
+    """silu, gelu, relu as one kernel: keeps its input (relu: its output)."""
+    n = Node(kind, x)
+    if kind != "relu":
+        n.saves(x, f"slope of {kind} in {n.scope}")
+    out = result_like(n, x, None, kind)
+    if kind == "relu":
+        n.keeps(out, f"where relu in {n.scope} let through")
+    n.gradient(0, memory="grad")
+    return n.output(out)
+
+
+def tanh(x: Tensor, name: str = "tanh") -> Tensor:
+    """tanh: the result is kept."""
+    n = Node("tanh", x)
+    out = result_like(n, x, None, name)
+    n.keeps(out, f"slope of tanh in {n.scope}")
+    n.gradient(0, memory="grad")
+    return n.output(out)
+
+
+def dropout(x: Tensor, on: bool) -> Tensor:
+    """native_dropout: a result and a mask of one byte per element; where it is off nothing happens."""
+    if not on:
+        return x
+    n = Node("dropout", x)
+    out = result_like(n, x, None, "dropped out")
+    mask = result_like(n, x, "bool", "dropout mask")
+    n.keeps(mask, f"which elements {n.scope} dropped")
+    n.gradient(0, memory="grad")
+    return n.output(out)
+
+
+def softmax(x: Tensor, dtype: str = "") -> Tensor:
+    """softmax over the last dimension: the result is kept; always contiguous (SoftmaxBackward0).
+
+    dtype: what it is computed in. CUDA reads fp16 directly, other inputs are copied first.
+    """
+    dtype = dtype or ("fp32" if current().autocast else x.dtype)
+    if not (x.dtype == "fp16" and dtype == "fp32"):
+        x = cast(x, dtype, "scores in fp32")
+    n = Node("softmax", x)
+    out = n.makes(x.dims, dtype, None, "softmax")
+    n.keeps(out, f"slope of the softmax in {n.scope}")
+    n.gradient(0)
+    return n.output(out)
+
+
+def autocast(x: Tensor) -> Tensor:
+    """What autocast does to an argument of a matmul: a 16-bit copy, cached for trained fp32 weights.
+
+    Source: aten/src/ATen/autocast_mode.cpp, cached_cast.
+    """
+    tape = current()
+    if not tape.autocast or x.dtype == tape.autocast or x.dtype not in ("fp32", "bf16", "fp16"):
+        return x
+    if not (isinstance(x, Parameter) and x.trained and x.dtype == "fp32"):
+        return cast(x, tape.autocast, f"{last(x.name)} in {tape.autocast}")
+    found = tape.casts.get(id(x))
+    if found is None:
+        copy = cast(x, tape.autocast, "weight")
+        if copy.storage:
+            copy.storage.record.name = f"{x.full_name} in {tape.autocast}"
+            copy.storage.record.kind = "weights"
+        found = tape.casts[id(x)] = (x, copy)
+    return found[1]
+
+
+def autocast_fp32(x: Tensor) -> Tensor:
+    """What autocast does to an argument of pow, softmax, norms and losses: an fp32 copy."""
+    return cast(x, "fp32") if current().autocast and x.dtype in ("bf16", "fp16") else x
+
+
+def last(name: str) -> str:
+    """The last part of a storage's name, for names built on it."""
+    return name.rsplit("/", 1)[-1]

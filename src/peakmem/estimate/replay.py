@@ -1,0 +1,133 @@
+"""Numbers in: the tape's events as sizes, added up.
+
+Inside a repeated stretch every moment is `first + i·delta`, so its peak lies in the first or in the last
+repetition, whatever their number: exact, and nothing is unrolled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from peakmem.estimate.tape import Begin, End, Key, Phase, Tape
+
+ROUNDING = 512  # the caching allocator's smallest block (c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize)
+
+
+class Stretch(NamedTuple):
+    """Events between two marks: signed positions in the program's list of sizes; count is a letter or empty."""
+
+    count: str
+    steps: tuple[int, ...]
+
+
+class Program(NamedTuple):
+    """A tape made ready for numbers: the distinct sizes, and the events of each phase."""
+
+    keys: tuple[Key, ...]
+    phases: tuple[tuple[str, tuple[Stretch, ...]], ...]
+
+
+class Level(NamedTuple):
+    """Live bytes at the start of a phase, at its highest, at its end."""
+
+    start: Any
+    peak: Any
+    end: Any
+
+
+def compiled(tape: Tape) -> Program:
+    """The tape's events, grouped by phase and repeated stretch, with places dropped."""
+    index: dict[Key, int] = {}
+    place = [index.setdefault(record.key, len(index)) for record in tape.records]
+    total = len(index)
+    phases: list[tuple[str, list[Stretch]]] = []
+    steps: list[int] = []
+    count = ""
+
+    def close() -> None:
+        nonlocal steps
+        if steps:
+            phases[-1][1].append(Stretch(count, tuple(steps)))
+        steps = []
+
+    for event in tape.events:
+        if type(event) is int:
+            steps.append(place[event] if event >= 0 else total + place[~event])
+        elif type(event) is Phase:
+            if phases:
+                close()
+            phases.append((event.name, []))
+        elif type(event) is Begin:
+            close()
+            count = event.count
+        elif type(event) is End:
+            close()
+            count = ""
+    close()
+    return Program(tuple(index), tuple((name, tuple(parts)) for name, parts in phases))
+
+
+def replay(program: Program, numbers: Mapping[str, Any], rounding: int = ROUNDING) -> dict[str, Level]:
+    """Live bytes of every phase: start, peak within the phase, end."""
+    sizes = [size(key, numbers) for key in program.keys]
+    if rounding > 1:
+        sizes = [-(-x // rounding) * rounding for x in sizes]
+    signed = sizes + [-x for x in sizes]
+    take = signed.__getitem__
+    live = 0
+    levels = {}
+    for name, parts in program.phases:
+        start = peak = live
+        for count, steps in parts:
+            sums = list(accumulate(map(take, steps)))
+            highest, delta = max(sums), sums[-1]
+            if not count:
+                peak = max(peak, live + highest)
+                live += delta
+                continue
+            times = value(count, numbers)
+            if times > 0:
+                peak = max(peak, live + highest, live + highest + (times - 1) * delta)
+                live += times * delta
+        levels[name] = Level(start, peak, live)
+    return levels
+
+
+def size(key: Key, numbers: Mapping[str, Any]) -> Any:
+    """Bytes of one key before rounding: a product, or a sum of products."""
+    if key[0] == "+":
+        return sum(size(part, numbers) for part in key[1:])
+    result = key[0]
+    for letter in key[1]:
+        result = result * (numbers[letter] if letter in numbers else value(letter, numbers))
+    return result
+
+
+@lru_cache(maxsize=4096)
+def derived(letter: str) -> tuple[str, str, str]:
+    """A derived letter taken apart: operator, left, right. The weakest operator splits first."""
+    for operator in "+-^/*":
+        left, found, right = letter.rpartition(operator)
+        if found and left:
+            return operator, left, right
+    raise KeyError(letter)
+
+
+def value(letter: str, numbers: Mapping[str, Any]) -> Any:
+    """The number of a letter, plain or derived: `n-1`, `d/2` and `a*d/w` (rounded up), `s^32` (next multiple)."""
+    if letter in numbers:
+        return numbers[letter]
+    if letter.isdigit():
+        return int(letter)
+    operator, left, right = derived(letter)
+    x, y = value(left, numbers), value(right, numbers)
+    if operator == "+":
+        return x + y
+    if operator == "-":
+        return x - y
+    if operator == "*":
+        return x * y
+    return -(-x // y) * y if operator == "^" else -(-x // y)

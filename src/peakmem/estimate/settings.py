@@ -1,0 +1,116 @@
+"""From a model and its settings to a structure and the numbers that go into its tape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peakmem.errors import Impossible
+from peakmem.estimate.structure import Structure, segmented, unfolded
+from peakmem.model import Model
+from peakmem.setup import Setup
+from peakmem.tables.optimizers import find_optimizer
+from peakmem.tables.precisions import PRECISIONS
+
+
+def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Structure, dict[str, Any]]:
+    """What kind of run this is, and its sizes by letter.
+
+    unfold: interpret every layer by itself (for tests). Errors: Impossible.
+    """
+    recipe = PRECISIONS[setup.precision]
+    numbers = sizes_of(model, setup)
+    kinds = kinds_of(model, setup)
+    segments, counts = segmented(kinds, apart=setup.shard in ("zero3", "fsdp2"))
+    if unfold:
+        segments = unfolded(kinds)
+    numbers |= counts
+    optimizer = find_optimizer(setup.optimizer)
+    switches = set(model.switches)
+    if model.tied:
+        switches.add("tied")
+    if model.kv_heads < model.heads:
+        switches.add("grouped_heads")
+    if model.head_size > 256:
+        switches.add("wide_heads")
+    structure = Structure(
+        architecture=model.architecture,
+        implementation=setup.implementation,
+        switches=frozenset(switches),
+        segments=segments,
+        ones=frozenset(letter for letter, number in numbers.items() if number == 1),
+        activation=model.activation,
+        dtype=recipe.weights,
+        autocast=recipe.autocast or "",
+        kernels=tuple((kind, kernel_of(model, setup, kind)) for kind in sorted({"full", *kinds})),
+        dropouts=dropouts_of(model, setup),
+        checkpoint=setup.checkpoint,
+        checkpoint_save=setup.checkpoint_save if setup.checkpoint == "selective" else (),
+        lora=setup.lora_targets if setup.lora_rank else (),
+        frozen=tuple(part for part in setup.freeze.split(",") if part),
+        loss=setup.loss,
+        micro_batches=min(setup.accumulation, 2),
+        optimizer=optimizer.name,
+        optimizer_implementation=implementation_of(optimizer, setup, recipe.fused_update),
+        master=recipe.master or "",
+        state_dtype=recipe.states if recipe.master else "",
+        gradient_buffer=recipe.gradient_buffer or "",
+        step=setup.step,
+        set_to_none=setup.set_to_none,
+        clip=setup.clip,
+        shard=setup.shard,
+        reshard=setup.reshard,
+        sync_each_batch=setup.sync_each_batch,
+        offload=setup.offload,
+        run=setup.run,
+    )
+    return structure, numbers
+
+
+def implementation_of(optimizer: Any, setup: Setup, fused_update: bool) -> str:
+    """How the step runs: as asked, where the optimizer has that form; else the one it has."""
+    if fused_update:
+        return "fused"
+    ways = optimizer.temporaries
+    return setup.optimizer_implementation if setup.optimizer_implementation in ways else next(iter(ways))
+
+
+def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
+    """Every letter's number."""
+    numbers: dict[str, Any] = {
+        "b": setup.batch, "s": setup.sequence, "h": model.hidden, "a": model.heads, "k": model.kv_heads,
+        "d": model.head_size, "f": model.feed_forward, "V": model.vocabulary, "P": model.positions,
+        "E": model.experts, "K": model.experts_per_token, "x": model.expert_feed_forward,
+        "r": setup.lora_rank, "w": setup.gpus, "T": model.token_types, "W": model.window,
+        "c": model.channels, "p": model.patch, "C": model.classes, "g": setup.generate,
+        "u": model.rotary_size or model.head_size, "M": setup.accumulation,
+    }
+    numbers |= dict(model.sizes)
+    return numbers
+
+
+def kinds_of(model: Model, setup: Setup) -> tuple[str, ...]:
+    """The kind of every layer. A window that is not shorter than the sequence is no window."""
+    windowed = model.window and setup.sequence >= model.window
+    default = "sliding" if windowed and not model.layer_kinds else "full"
+    return model.layer_kinds or (default,) * model.layers
+
+
+def dropouts_of(model: Model, setup: Setup) -> frozenset[str]:
+    """Which dropouts run."""
+    given = {"attention": model.attention_dropout, "hidden": model.hidden_dropout,
+             "embedding": model.embedding_dropout}
+    return frozenset(kind for kind, p in given.items() if (p if setup.dropout < 0 else setup.dropout) > 0)
+
+
+def kernel_of(model: Model, setup: Setup, kind: str) -> str:
+    """The attention kernel of one kind of layer."""
+    if setup.attention in ("eager", "math"):
+        return setup.attention
+    recipe = PRECISIONS[setup.precision]
+    dtype = recipe.autocast or recipe.weights
+    masked = kind == "sliding" and bool(model.window) and setup.sequence >= model.window
+    if dtype in ("bf16", "fp16") and not masked and model.head_size <= 256:
+        return "flash"
+    grouped = model.kv_heads < model.heads and not masked and model.head_size <= 256
+    aligned = model.head_size % (8 if dtype in ("bf16", "fp16") else 4) == 0
+    return "efficient" if aligned and not grouped else "math"

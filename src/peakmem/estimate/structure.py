@@ -1,0 +1,154 @@
+"""What changes the tape, as opposed to what only changes its numbers.
+
+A `Structure` is everything that forward code may ask about: switches of the architecture, which dimensions are
+one, which attention kernel runs, which levers are on. It holds no size, so one tape serves every batch,
+sequence and width; and it is hashable, so that a tape is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from peakmem.estimate.tape import Tensor, current, scope
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of equal layers, or of equal groups of layers.
+
+    kinds: the layers of one repetition; letter: how many repetitions; copies: which of them are interpreted:
+    `first` (the first alone), `body` (all others but a last), `last`.
+    """
+
+    kinds: tuple[str, ...]
+    letter: str
+    copies: tuple[str, ...] = ("first", "body")
+
+    def count(self, copy: str) -> str:
+        """How often this copy stands for a repetition, as a letter; empty: once."""
+        if copy != "body":
+            return ""
+        return f"{self.letter}-{2 if 'last' in self.copies else 1}"
+
+
+@dataclass(frozen=True)
+class Structure:
+    """One kind of run of one kind of model. Equal structures have equal tapes."""
+
+    architecture: str
+    implementation: str = "transformers"
+    switches: frozenset[str] = frozenset()
+    segments: tuple[Segment, ...] = ()
+    ones: frozenset[str] = frozenset()  # letters whose value is one
+    activation: str = "silu"
+    dtype: str = "bf16"  # of the module
+    autocast: str = ""
+    kernels: tuple[tuple[str, str], ...] = ()  # attention kernel of each kind of layer
+    dropouts: frozenset[str] = frozenset()  # which dropout probabilities are above zero
+    checkpoint: str = "none"
+    checkpoint_save: tuple[str, ...] = ()
+    early_stop: bool = True
+    lora: tuple[str, ...] = ()  # patterns of the modules that get adapters
+    frozen: tuple[str, ...] = ()  # patterns of the parameters that are not trained
+    loss: str = "upcast"
+    loss_chunks: str = ""  # "one" | "two" | "many" where the loss runs by pieces
+    micro_batches: int = 1  # 2 stands for any larger number
+    optimizer: str = "adamw"
+    optimizer_implementation: str = "foreach"
+    master: str = ""  # dtype of the master weights, if there are any
+    state_dtype: str = ""
+    gradient_buffer: str = ""  # dtype of a resident gradient buffer, if there is one
+    small: frozenset[str] = frozenset()  # parameters below the 8-bit optimizers' threshold
+    step: str = "steady"
+    set_to_none: bool = True
+    clip: bool = False
+    shard: str = "none"
+    reshard: bool = True
+    sync_each_batch: bool = True
+    offload: str = "none"
+    run: str = "training"
+
+    def has(self, switch: str) -> bool:
+        """Whether the architecture's switch is on."""
+        return switch in self.switches
+
+    def drops(self, kind: str) -> bool:
+        """Whether this dropout runs: `attention`, `hidden` or `embedding`."""
+        return kind in self.dropouts
+
+    def kernel(self, kind: str = "full") -> str:
+        """The attention kernel of this kind of layer."""
+        return dict(self.kernels)[kind]
+
+    def kinds(self) -> frozenset[str]:
+        """Every kind of layer that occurs."""
+        return frozenset(kind for segment in self.segments for kind in segment.kinds)
+
+    def copies(self) -> Iterator[tuple[str, str, str]]:
+        """Every interpreted layer: its key, its kind, how often it stands for one."""
+        for i, segment in enumerate(self.segments):
+            for copy in segment.copies:
+                for j, kind in enumerate(segment.kinds):
+                    yield f"{i}.{copy}.{j}:", kind, segment.count(copy)
+
+    def layers(self, name: str) -> Iterator[str]:
+        """Run the layers: yields the kind of each inside its scope, repeated ones inside their fold."""
+        tape = current()
+        for i, segment in enumerate(self.segments):
+            for copy in segment.copies:
+                with tape.repeated(segment.count(copy)):
+                    for j, kind in enumerate(segment.kinds):
+                        outer, tape.layer = tape.layer, f"{i}.{copy}.{j}:"
+                        with scope(f"{name}.*"):
+                            yield kind
+                        tape.layer = outer
+
+
+    def layer(self, body: Callable[..., Tensor], *inputs: object) -> Tensor:
+        """Run one layer the way the levers want it."""
+        tape = current()
+        if self.checkpoint == "none":
+            return body(self, *inputs)
+        from peakmem.estimate.recompute import checkpointed
+
+        return checkpointed(tape, body, (self, *inputs), self.early_stop)
+
+
+def unfolded(kinds: tuple[str, ...]) -> tuple[Segment, ...]:
+    """Every layer interpreted by itself."""
+    return tuple(Segment((kind,), "1", ("first",)) for kind in kinds)
+
+
+def segmented(kinds: tuple[str, ...], apart: bool = False) -> tuple[tuple[Segment, ...], dict[str, int]]:
+    """Layers as few repeated stretches, and how often each is repeated.
+
+    apart: the last repetition is interpreted by itself (what runs first in backward differs from the rest).
+    """
+    runs: list[tuple[tuple[str, ...], int]] = []
+    rest = kinds
+    while rest:
+        pattern, times = best_period(rest)
+        runs.append((pattern, times))
+        rest = rest[len(pattern) * times:]
+    segments, counts = [], {}
+    for i, (pattern, times) in enumerate(runs):
+        letter = "n" if len(runs) == 1 and len(pattern) == 1 else f"n{i + 1}"
+        copies: tuple[str, ...] = ("first", "body")
+        if apart:
+            copies = ("first", "body", "last") if times > 1 else ("first",)
+        segments.append(Segment(pattern, letter, copies))
+        counts[letter] = times
+    return tuple(segments), counts
+
+
+def best_period(kinds: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
+    """The pattern at the start that, repeated, covers most; the shortest of those."""
+    best, covered = (kinds[:1], 1), 1
+    for period in range(1, min(len(kinds) // 2, 12) + 1):
+        times = 1
+        while kinds[times * period:(times + 1) * period] == kinds[:period]:
+            times += 1
+        if times > 1 and period * times > covered:
+            best, covered = (kinds[:period], times), period * times
+    return best if covered > 1 else (kinds[:1], 1)

@@ -1,0 +1,221 @@
+"""Tensors without numbers, and the tape on which they are born and die.
+
+A storage is alive while a Python variable, a node that saved it or a gradient buffer holds it: CPython's
+reference counts do for the symbol what they do for the real tensor, so forward code written like the real
+model's has the real lifetimes. The tape holds `+storage` and `~storage` events, and marks: a phase, a place,
+the begin and end of a stretch that is repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from peakmem.estimate.layout import Dims, Memory, flat, size_key
+
+if TYPE_CHECKING:
+    from peakmem.estimate.autograd import Node
+
+Key = tuple[Any, ...]  # (bytes, letters) or ("+", key, key, …)
+
+
+class Phase(NamedTuple):
+    """From here on the events belong to this phase: `forward`, `backward.1`, `optimizer` …"""
+
+    name: str
+
+
+class Begin(NamedTuple):
+    """What follows, up to the End, happens `count` times in a row; count is a letter such as `n-1`."""
+
+    count: str
+
+
+class End(NamedTuple):
+    """The end of a repeated stretch."""
+
+
+class Place(NamedTuple):
+    """Where in the model, and in which operation, the next events happen."""
+
+    path: str
+
+
+class Record:
+    """What the ledger will say of one storage."""
+
+    __slots__ = ("key", "name", "kind", "why", "scratch", "fold")
+
+    def __init__(self, key: Key, name: str, kind: str, fold: str, scratch: bool) -> None:
+        self.key, self.name, self.kind, self.fold, self.scratch = key, name, kind, fold, scratch
+        self.why: list[str] = []
+
+
+class Storage:
+    """Memory of one tensor and of all its views; its death is an event."""
+
+    __slots__ = ("events", "index", "record")
+
+    def __init__(self, tape: Tape, record: Record) -> None:
+        self.events, self.index, self.record = tape.events, len(tape.records), record
+        tape.records.append(record)
+        tape.events.append(self.index)
+
+    def __del__(self) -> None:
+        self.events.append(~self.index)
+
+
+class Tensor:
+    """Shape, dtype, memory order and storage; `node` is what made it, where a gradient is wanted."""
+
+    __slots__ = ("dims", "dtype", "memory", "storage", "node", "slot", "view")
+
+    def __init__(self, dims: Dims, dtype: str, memory: Memory, storage: Storage | None, view: bool = False) -> None:
+        self.dims, self.dtype, self.memory, self.storage, self.view = dims, dtype, memory, storage, view
+        self.node: Node | None = None
+        self.slot = 0
+
+    @property
+    def needs_grad(self) -> bool:
+        return self.node is not None
+
+    @property
+    def record(self) -> Record | None:
+        return self.storage.record if self.storage else None
+
+    @property
+    def name(self) -> str:
+        return self.storage.record.name if self.storage else ""
+
+    def seen_as(self, dims: Dims, memory: Memory | None = None) -> Tensor:
+        """The same storage under another shape, outside the graph."""
+        return Tensor(dims, self.dtype, self.memory if memory is None else memory, self.storage, True)
+
+    def detached(self) -> Tensor:
+        """The same tensor without the graph behind it."""
+        return Tensor(self.dims, self.dtype, self.memory, self.storage, self.view)
+
+    def __add__(self, other: Tensor) -> Tensor:
+        from peakmem.estimate.ops import add
+
+        return add(self, other)
+
+    def __mul__(self, other: Tensor) -> Tensor:
+        from peakmem.estimate.ops import mul
+
+        return mul(self, other)
+
+
+class Parameter(Tensor):
+    """A weight: alive all the time, and, when trained, where gradients end."""
+
+    __slots__ = ("full_name", "trained", "grad", "arrived", "waiting", "fold", "states")
+
+    def __init__(self, dims: Dims, dtype: str, storage: Storage, full_name: str, trained: bool, fold: str) -> None:
+        super().__init__(dims, dtype, flat(dims), storage)
+        self.full_name, self.trained, self.fold = full_name, trained, fold
+        self.grad: Tensor | None = None
+        self.arrived: Tensor | None = None
+        self.waiting = 0
+        self.states: list[Tensor] = []
+
+    @property
+    def needs_grad(self) -> bool:
+        return self.trained
+
+
+class Tape:
+    """Everything that happens to memory in one run, in order."""
+
+    def __init__(self, ones: frozenset[str] = frozenset()) -> None:
+        self.events: list[Any] = []
+        self.records: list[Record] = []
+        self.parameters: dict[str, Parameter] = {}
+        self.ones = ones
+        self.scope = ""
+        self.layer = ""  # which copy of a repeated layer is being interpreted
+        self.fold = ""  # how often the current stretch is repeated, as a letter
+        self.kind = "temporary"
+        self.grad_enabled = True
+        self.autocast = ""
+        self.casts: dict[int, tuple[Parameter, Tensor]] = {}
+        self.pack: Callable[[Tensor], Any] | None = None
+        self.keep: Callable[[str, Callable[[], tuple[Tensor, ...]]], tuple[Tensor, ...]] | None = None
+        self.sequence = 0
+        self.flops: list[tuple[str, int, tuple[str, ...], str]] = []
+        self.phase_name = ""
+
+    def phase(self, name: str) -> None:
+        self.phase_name = name
+        self.events.append(Phase(name))
+
+    def at(self, path: str) -> None:
+        self.events.append(Place(path))
+
+    def new(self, dims: Dims, dtype: str, memory: Memory | None = None, name: str = "",
+            key: Key | None = None, scratch: bool = False) -> Tensor:
+        """A tensor with memory of its own. One without elements has no storage, as in PyTorch."""
+        order = flat(dims) if memory is None else memory
+        key = size_key(dtype, flat(dims)) if key is None else key
+        record = Record(key, name or self.scope, self.kind, self.fold, scratch)
+        return Tensor(dims, dtype, order, Storage(self, record))
+
+    def count(self, op: str, scope: str, per_element: int, letters: Memory) -> None:
+        """Note arithmetic done here: per element, and the letters whose product is the number of elements."""
+        self.flops.append((op, per_element, letters, self.fold))
+
+    @contextmanager
+    def repeated(self, count: str) -> Iterator[None]:
+        """What happens inside happens `count` times; an empty count is once."""
+        if not count:
+            yield
+            return
+        outer, self.fold = self.fold, count
+        self.events.append(Begin(count))
+        yield
+        self.events.append(End())
+        self.fold = outer
+
+    def finish(self) -> None:
+        """Cut the events off from the storages that still live, which may die whenever they like."""
+        self.events = list(self.events)
+
+
+_tape: Tape | None = None
+
+
+def current() -> Tape:
+    """The tape that is being written."""
+    assert _tape is not None, "no tape is being written"
+    return _tape
+
+
+@contextmanager
+def writing(tape: Tape) -> Iterator[Tape]:
+    """Make a tape the current one."""
+    global _tape
+    outer, _tape = _tape, tape
+    try:
+        yield tape
+    finally:
+        _tape = outer
+
+
+class scope:
+    """Name a part of the model while it is interpreted."""
+
+    __slots__ = ("name", "outer")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> None:
+        tape = _tape
+        assert tape is not None
+        self.outer = tape.scope
+        tape.scope = f"{tape.scope}.{self.name}" if tape.scope else self.name
+
+    def __exit__(self, *_: object) -> None:
+        assert _tape is not None
+        _tape.scope = self.outer

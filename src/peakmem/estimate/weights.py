@@ -1,0 +1,136 @@
+"""Operations with parameters: linear layers, embeddings, norms."""
+
+from __future__ import annotations
+
+from peakmem.estimate.autograd import Node
+from peakmem.estimate.layout import flat, viewable
+from peakmem.estimate.ops import add, autocast, autocast_fp32, cast, mean_last, mul, rsqrt, scale, shift, square
+from peakmem.estimate.shapes import clone
+from peakmem.estimate.tape import Parameter, Tensor, current, scope
+
+
+def weight(name: str) -> Parameter:
+    """The parameter of this name in the current part of the model."""
+    tape = current()
+    return tape.parameters[tape.layer + (f"{tape.scope}.{name}" if tape.scope else name)]
+
+
+def has(name: str) -> bool:
+    """Whether the current part of the model has a parameter of this name."""
+    tape = current()
+    return tape.layer + (f"{tape.scope}.{name}" if tape.scope else name) in tape.parameters
+
+
+def project(x: Tensor, name: str, weights: Parameter | None = None) -> Tensor:
+    """nn.Linear, or the adapter that replaced it. weights: another module's matrix, where the head is tied."""
+    with scope(name):
+        if has("base_layer.weight"):
+            return adapted(x)
+        return product(x, weights or weight("weight"), weight("bias") if has("bias") else None)
+
+
+def conv1d(x: Tensor, name: str) -> Tensor:
+    """transformers' Conv1D: addmm with the weight as (in, out)."""
+    with scope(name):
+        if has("base_layer.weight"):
+            return adapted(x, transposed=True)
+        return product(x, weight("weight"), weight("bias"), transposed=True)
+
+
+def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False) -> Tensor:
+    """x·wᵀ (+ bias) on the flattened rows of x; `transposed`: the weight lies as (in, out).
+
+    mm computes the weight's gradient first, addmm the input's. A gradient that leaves through a view cannot be
+    accumulated in place (MmBackward0, AddmmBackward0, ViewBackward0).
+    """
+    bias = None if bias is None else autocast(bias)
+    w = autocast(w)
+    x = autocast(x)
+    out = w.dims[1] if transposed else w.dims[0]
+    rows, flattened = x.dims[:-1], len(x.dims) > 2
+    if flattened and not viewable(x.memory, (flat(rows), x.dims[-1]), current().ones):
+        x = clone(x)
+    n = Node("mm" if bias is None else "addmm", x, w, *(() if bias is None else (bias,)))
+    if n.needs(1):
+        n.saves(x, f"gradient of {n.scope}")
+    if n.needs(0):
+        n.saves(w, f"gradient of the input of {n.scope}")
+    y = n.makes((*rows, out), x.dtype)
+    n.flops(2, (*flat(y.dims), *x.dims[-1]))
+    if bias is None:
+        n.gradient(1, view=True)
+        n.gradient(0, view=flattened)
+        n.deliver = (0, 1)
+    else:
+        n.gradient(0, view=flattened)
+        n.gradient(1, view=not transposed)
+        n.gradient(2, "pass")
+        n.deliver = (2, 1, 0) if transposed else (2, 0, 1)
+    n.incoming = (flat(rows), out)
+    return n.output(y)
+
+
+def adapted(x: Tensor, transposed: bool = False) -> Tensor:
+    """peft's lora.Linear without dropout: result + B(A(x as fp32))·scaling, cast back to the result's dtype.
+
+    Source: peft 0.21.2, tuners/lora/layer.py, Linear.forward.
+    """
+    with scope("base_layer"):
+        result = product(x, weight("weight"), weight("bias") if has("bias") else None, transposed)
+    dtype = result.dtype
+    a, b = weight("lora_A.default.weight"), weight("lora_B.default.weight")
+    if not current().autocast:
+        x = cast(x, a.dtype, f"input in {a.dtype}")
+    result = add(result, adapter_branch(x, a, b), "with adapter")
+    return cast(result, dtype, "output")
+
+
+def adapter_branch(x: Tensor, a: Parameter, b: Parameter) -> Tensor:
+    """B(A(x)), scaled."""
+    with scope("lora_A"):
+        x = product(x, a, None)
+    with scope("lora_B"):
+        x = product(x, b, None)
+    return scale(x, "adapter's part, scaled")
+
+
+def embed(ids: Tensor, name: str) -> Tensor:
+    """nn.Embedding: keeps the ids; the weight's gradient is a whole new matrix (embedding_dense_backward)."""
+    with scope(name):
+        w = weight("weight")
+        n = Node("embedding", w)
+        n.saves(ids, f"which rows of {n.scope} the gradient goes to")
+        out = n.makes(ids.dims + w.dims[1:], w.dtype)
+        n.gradient(0)
+        return n.output(out)
+
+
+def rms(x: Tensor, name: str) -> Tensor:
+    """transformers' LlamaRMSNorm, line for line: in fp32, the weight multiplied after the cast back."""
+    with scope(name):
+        h = cast(x, "fp32", "input in fp32")
+        variance = mean_last(square(h))
+        h = mul(h, rsqrt(shift(variance)), "normalised in fp32")
+        return mul(weight("weight"), cast(h, x.dtype, "normalised"), "output")
+
+
+def layer_norm(x: Tensor, name: str) -> Tensor:
+    """nn.LayerNorm: keeps its input, mean and reciprocal deviation; one kernel makes all three gradients.
+
+    Under autocast it runs in fp32. Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu.
+    """
+    with scope(name):
+        x = autocast_fp32(x)
+        w = weight("weight")
+        b = weight("bias") if has("bias") else None
+        n = Node("layer_norm", x, w, *(() if b is None else (b,)))
+        n.saves(x, f"gradients of {n.scope}")
+        out = n.makes(x.dims, x.dtype)
+        stats = x.dims[:-1] + ((),)
+        for name_of in ("mean", "reciprocal deviation"):
+            n.keeps(n.makes(stats, "fp32", None, name_of), f"{n.scope} is normalised again in backward")
+        n.gradient(0)
+        n.gradient(1)
+        if b is not None:
+            n.gradient(2)
+        return n.output(out)
