@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
+from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 TASKS = {
     "causal": "AutoModelForCausalLM",
@@ -23,16 +26,18 @@ def build(
     attention: str,
     lora: Mapping[str, int] | None = None,
     checkpointing: bool = False,
+    selective: Sequence[str] | None = None,
 ) -> torch.nn.Module:
     """Return the model on the meta device, in training mode.
 
     Building on meta and moving once keeps tied parameters tied and costs no memory; random initialisation under
-    ``FakeTensorMode`` may loop for ever (``trunc_normal_``).
+    ``FakeTensorMode`` may loop for ever (``trunc_normal_``). `selective`: operations, written ``aten.mm.default``,
+    whose outputs checkpointing keeps instead of running them again.
     """
     import transformers
 
-    kept = {key: value for key, value in config.items() if key not in _IGNORED}
-    settings = transformers.AutoConfig.for_model(**kept)
+    known = {key: value for key, value in config.items() if key not in _IGNORED}
+    settings = transformers.AutoConfig.for_model(**known)
     settings.use_cache = False
     with torch.device("meta"):
         auto = getattr(transformers, TASKS[task])
@@ -40,8 +45,17 @@ def build(
         if lora is not None:
             model = _with_lora(model, lora, task)
     if checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        options: dict[str, Any] = {"use_reentrant": False}
+        if selective is not None:
+            kept = [_operation(name) for name in selective]
+            options["context_fn"] = partial(create_selective_checkpoint_contexts, kept)
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
     return model.train()
+
+
+def _operation(name: str) -> Any:
+    """Return the operation named like ``aten.mm.default``."""
+    return attrgetter(name)(torch.ops)
 
 
 def _with_lora(model: torch.nn.Module, lora: Mapping[str, int], task: str) -> torch.nn.Module:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from . import fake_gpu, hf, step
+from . import fake_gpu, hf, optimizers, step
 from .kernels import GPU
 from .patches import gpu_answers
 from .summary import summary
@@ -17,18 +17,16 @@ from .tracer import Tracer
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
-def optimizer_for(model: torch.nn.Module, implementation: str) -> torch.optim.Optimizer:
-    """Return AdamW over the trained parameters, in one of torch's three implementations."""
-    trained = [p for p in model.parameters() if p.requires_grad]
-    options = {"foreach": {"foreach": True}, "fused": {"fused": True}, "loop": {"foreach": False}}[implementation]
-    return torch.optim.AdamW(trained, **options)
+LOSSES = {"model": lambda output: output.loss, "sum": lambda output: output.logits.sum()}
 
 
 def trace(setting: Mapping[str, Any], gpu: GPU | None = None, events: bool = False) -> dict[str, Any]:
     """Trace one setting and return its record.
 
     `setting`: a dictionary with ``config``, ``task``, ``dtype``, ``autocast``, ``attention``, ``checkpointing``,
-    ``lora``, ``optimizer_impl``, ``accumulation``, ``batch`` and ``seq``. All numbers of the record are bytes.
+    ``lora``, ``optimizer_impl``, ``accumulation``, ``batch`` and ``seq``; optionally ``optimizer`` (a name of
+    `optimizers.OPTIMIZERS`), ``loss`` ("sum": the logits' sum, no labels), ``set_to_none``, ``clip``, ``step``
+    ("first") and ``selective`` (names of operations whose outputs checkpointing keeps). All numbers are bytes.
     """
     fake = fake_gpu.set_up()
     dtype = DTYPES[setting["dtype"]]
@@ -40,7 +38,9 @@ def trace(setting: Mapping[str, Any], gpu: GPU | None = None, events: bool = Fal
         setting["attention"],
         setting["lora"],
         setting["checkpointing"],
+        setting.get("selective"),
     )
+    loss = setting.get("loss", "model")
     with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(gpu or GPU()) as sdpa:
         hf.move(model, fake.device)
         inputs = hf.batch(
@@ -52,9 +52,18 @@ def trace(setting: Mapping[str, Any], gpu: GPU | None = None, events: bool = Fal
             fake.device,
             setting.get("target_seq"),
         )
-        optimizer = optimizer_for(model, setting["optimizer_impl"])
+        if loss == "sum":
+            del inputs["labels"]
+        optimizer = optimizers.make(model, setting.get("optimizer", "AdamW"), setting["optimizer_impl"])
         tracer = Tracer(fake.device, sdpa)
-        plan = step.Step(accumulation=setting["accumulation"], autocast=autocast)
+        plan = step.Step(
+            accumulation=setting["accumulation"],
+            autocast=autocast,
+            loss=LOSSES[loss],
+            clip=setting.get("clip"),
+            set_to_none=setting.get("set_to_none", True),
+            steps=1 if setting.get("step") == "first" else 2,
+        )
         step.run(tracer, model, inputs, optimizer, plan)
         calls = {name: count // plan.steps for name, count in sdpa.calls.items()}
     parameters = list(dict.fromkeys(model.parameters()))

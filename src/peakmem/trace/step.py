@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .tracer import Block, Tracer
+from .tracer import Tracer
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ def run(
         tracer.track(buffer, "buffer", name.rpartition(".")[0])
     for tensor in batch.values():
         tracer.track(tensor, "input")
+    _track_state(tracer, optimizer)
     with tracer:
         for _ in range(step.steps):
             _one(tracer, model, batch, optimizer, step)
@@ -78,15 +79,13 @@ def _one(
         torch.nn.utils.clip_grad_norm_(model.parameters(), step.clip)
     tracer.enter("optimizer")
     optimizer.step()
-    for state in optimizer.state.values():
-        for value in state.values():
-            if isinstance(value, torch.Tensor) and value.device.type == device:
-                tracer.track(value, "optimizer_state")
+    _track_state(tracer, optimizer)
     tracer.enter("zero")
     optimizer.zero_grad(set_to_none=step.set_to_none)
 
 
-def gradients(model: torch.nn.Module, tracer: Tracer) -> list[Block]:
-    """Return the blocks of the parameters' gradients."""
-    found = (tracer.block_of(p.grad) for p in model.parameters() if p.grad is not None)
-    return [block for block in dict.fromkeys(found) if block is not None]
+def _track_state(tracer: Tracer, optimizer: torch.optim.Optimizer) -> None:
+    for state in optimizer.state.values():
+        for value in state.values():
+            if isinstance(value, torch.Tensor) and value.device.type == tracer.device:
+                tracer.track(value, "optimizer_state")

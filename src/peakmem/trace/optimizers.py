@@ -1,0 +1,111 @@
+"""Optimizers by name, as a training script would make them: torch's own, and plain versions of those it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_IMPLEMENTATIONS: dict[str, dict[str, bool]] = {
+    "foreach": {"foreach": True},
+    "fused": {"fused": True},
+    "loop": {"foreach": False},
+}
+
+
+class Lion(torch.optim.Optimizer):
+    """Lion as packages write it: a loop, one momentum, sign of an interpolation (Chen et al., arXiv 2302.06675)."""
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 1e-4,
+        betas: tuple[float, float] = (0.9, 0.99),
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Update every parameter that has a gradient."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update(parameter, group)
+
+    def _update(self, parameter: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[parameter]
+        if not state:
+            state["exp_avg"] = torch.zeros_like(parameter)
+        momentum, gradient = state["exp_avg"], parameter.grad
+        first, second = group["betas"]
+        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        update = momentum.clone().mul_(first).add(gradient, alpha=1 - first).sign_()
+        parameter.add_(update, alpha=-group["lr"])
+        momentum.mul_(second).add_(gradient, alpha=1 - second)
+
+
+class Together:
+    """Several optimizers stepped in turn, with the interface that a step needs of one."""
+
+    def __init__(self, *optimizers: torch.optim.Optimizer) -> None:
+        self.optimizers = optimizers
+
+    @property
+    def state(self) -> dict[Tensor, Any]:
+        """The states of all, by parameter."""
+        return {parameter: state for each in self.optimizers for parameter, state in each.state.items()}
+
+    def step(self) -> None:
+        """Step each."""
+        for each in self.optimizers:
+            each.step()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear the gradients of each."""
+        for each in self.optimizers:
+            each.zero_grad(set_to_none=set_to_none)
+
+
+def _muon(trained: list[Tensor], **options: bool) -> Together:
+    matrices = [p for p in trained if p.dim() == 2]
+    rest = [p for p in trained if p.dim() != 2]
+    muon = torch.optim.Muon(matrices)
+    return Together(muon, torch.optim.AdamW(rest, **options)) if rest else Together(muon)
+
+
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    "AdamW": torch.optim.AdamW,
+    "Adam": torch.optim.Adam,
+    "Adam-decay": lambda p, **o: torch.optim.Adam(p, weight_decay=0.01, **o),
+    "Adam-amsgrad": lambda p, **o: torch.optim.Adam(p, amsgrad=True, **o),
+    "AdamW-amsgrad": lambda p, **o: torch.optim.AdamW(p, amsgrad=True, **o),
+    "SGD": lambda p, **o: torch.optim.SGD(p, lr=0.1, **o),
+    "SGD-momentum": lambda p, **o: torch.optim.SGD(p, lr=0.1, momentum=0.9, **o),
+    "SGD-nesterov": lambda p, **o: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, **o),
+    "SGD-momentum-decay": lambda p, **o: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, **o),
+    "RMSprop": torch.optim.RMSprop,
+    "Adagrad": torch.optim.Adagrad,
+    "Adadelta": torch.optim.Adadelta,
+    "Adamax": torch.optim.Adamax,
+    "NAdam": torch.optim.NAdam,
+    "RAdam": torch.optim.RAdam,
+    "Adafactor": torch.optim.Adafactor,
+    "Lion": lambda p, **o: Lion(p),
+    "Muon": _muon,
+}
+
+
+def make(model: torch.nn.Module, name: str = "AdamW", implementation: str = "foreach") -> Any:
+    """Return the optimizer over the model's trained parameters, learning settings at their defaults.
+
+    `implementation`: ``foreach``, ``fused`` or ``loop``, torch's three. Raises `ValueError` for an unknown name and
+    whatever torch raises for an implementation it lacks.
+    """
+    if name not in OPTIMIZERS or implementation not in _IMPLEMENTATIONS:
+        known = f"{', '.join(OPTIMIZERS)}; implementations {', '.join(_IMPLEMENTATIONS)}"
+        raise ValueError(f"no optimizer {name!r} ({implementation}); there are {known}")
+    trained = [p for p in model.parameters() if p.requires_grad]
+    return OPTIMIZERS[name](trained, **_IMPLEMENTATIONS[implementation])
