@@ -9,7 +9,7 @@ from peakmem.estimate.autograd import Node
 from peakmem.estimate.layout import Dims, dense_order, dims
 from peakmem.estimate.ops import add, autocast, cast, dropout, last, scale, softmax
 from peakmem.estimate.positions import made, packed_sequences
-from peakmem.estimate.shapes import contiguous, rename, reshape, swap, view
+from peakmem.estimate.shapes import contiguous, piece, rename, reshape, swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current
 
@@ -46,16 +46,17 @@ def attend(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None,
     holds them until it returns.
     """
     kernel = m.kernel(kind)
-    drop = m.drops("attention")
+    drop, grouped = m.drops("attention"), m.has("grouped_heads")
     if kernel == "eager":
-        return eager(q, k, v, mask, drop)
-    grouped = m.has("grouped_heads")
+        return eager(q, k, v, mask, grouped, drop)
     if grouped and (mask is not None or m.has("wide_heads")):
         k, v = repeat_heads(k), repeat_heads(v)
         grouped = False
     if kernel == "math":
         return merged(math(q, k, v, mask, grouped, drop)), None
-    return merged(flash(q, k, v) if kernel == "flash" else efficient(q, k, v, mask)), None
+    if kernel == "efficient":
+        return merged(efficient(q, k, v, mask)), None
+    return merged(padded_flash(q, k, v) if m.has("odd_heads") else flash(q, k, v)), None
 
 
 def merged(x: Tensor) -> Tensor:
@@ -79,6 +80,25 @@ def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     seed = n.makes(dims("2"), "uint64", None, "random seed")
     offset = n.makes((), "uint64", None, "random offset")
     return finish(n, q, k, v, out, lse, seed, offset)
+
+
+def padded_flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Flash attention with a head size that is no multiple of 8: q, k, v get zeros at the end first.
+
+    Source: aten/src/ATen/native/transformers/attention.cpp, pad_last_dim and post_process_flash_output.
+    """
+    q, k, v = autocast(q), autocast(k), autocast(v)
+    size = q.dims[3][0]
+    out = flash(pad(q, f"{size}^8"), pad(k, f"{size}^8"), pad(v, f"{size}^8"))
+    return piece(out, 3, size)
+
+
+def pad(x: Tensor, letter: str) -> Tensor:
+    """constant_pad_nd: a larger contiguous copy; backward copies the part that is wanted."""
+    n = Node("pad", x)
+    out = n.makes((*x.dims[:3], (letter,)), x.dtype, None, f"{last(x.name)}, padded")
+    n.gradient(0)
+    return n.output(out)
 
 
 def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -138,10 +158,11 @@ def repeat_heads(x: Tensor, always: bool = False) -> Tensor:
 
 def matmul(x: Tensor, y: Tensor) -> Tensor:
     """matmul of (b, a, i, j) and (b, a, j, l): bmm over b·a. The second matrix's gradient comes first."""
-    x, y = autocast(x), autocast(y)
+    given, other = autocast(x), autocast(y)
     heads, rows, columns = x.dims[:2], x.dims[2], y.dims[3]
     one = heads[0] + heads[1]
-    x, y = reshape(x, (one, *x.dims[2:])), reshape(y, (one, *y.dims[2:]))
+    x = reshape(given, (one, *x.dims[2:]))
+    y = reshape(other, (y.dims[0] + y.dims[1], *y.dims[2:]))
     n = Node("bmm", x, y)
     if n.needs(1):
         n.saves(x, f"gradient of the second factor in {n.scope}")
@@ -151,6 +172,7 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
     n.flops(2, (*one, *rows, *columns, *x.dims[2]))
     n.gradient(1)
     n.gradient(0)
+    del given, other
     return view(n.output(out), (*heads, rows, columns))
 
 
@@ -160,9 +182,9 @@ def keys_as(x: Tensor) -> Tensor:
     return rename(x, (b, a, ("s'",), d))
 
 
-def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, drop: bool) -> tuple[Tensor, Tensor]:
+def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool,
+          drop: bool) -> tuple[Tensor, Tensor]:
     """transformers' eager_attention_forward: the scores exist; the softmax runs in fp32 and is cast back."""
-    grouped = k.dims[1] != q.dims[1]
     keys = repeat_heads(k) if grouped else k
     values = repeat_heads(v) if grouped else v
     keys, values = keys_as(keys), keys_as(values)
@@ -180,6 +202,8 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, drop: bool) -> t
 def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool, drop: bool) -> Tensor:
     """_scaled_dot_product_attention_math: q and k both scaled, 16-bit inputs in fp32, s·s scores.
 
+    The mask is added to the scores in place (`attn.add_`).
+
     Source: aten/src/ATen/native/transformers/attention.cpp. The causal mask is built for every call.
     """
     q, k, v = autocast(q), autocast(k), autocast(v)
@@ -195,8 +219,7 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool, dr
     keys, values = keys_as(keys), keys_as(values)
     b, a, t, d = keys.dims
     attn = matmul(query, scale(swap(keys, (b, a, d, t)), "keys, scaled"))
-    attn = add(attn, mask, "scores, masked")
-    attn = softmax(attn, "")
+    attn = softmax(attn)
     attn = dropout(attn, drop)
     out = cast(matmul(attn, values), origin)
     low = cast(attn, origin)

@@ -51,12 +51,12 @@ class Node:
     """One operation in the graph: declared once, in the order in which things happen."""
 
     __slots__ = ("op", "edges", "saved", "gradients", "sequence", "scope", "fold", "active", "buffer", "tape",
-                 "deliver", "layer", "hook", "incoming")
+                 "deliver", "layer", "hook", "incoming", "held")
 
-    def __init__(self, op: str, *inputs: Tensor) -> None:
+    def __init__(self, op: str, *inputs: Tensor, starts: bool = False) -> None:
         self.op = op
         self.tape = tape = current()
-        self.active = tape.grad_enabled and any(x.needs_grad for x in inputs)
+        self.active = tape.grad_enabled and (starts or any(x.needs_grad for x in inputs))
         self.scope = tape.scope
         if not self.active:
             return
@@ -73,6 +73,14 @@ class Node:
         self.deliver: tuple[int, ...] = ()
         self.incoming: Dims | None = None
         self.hook: Any = None
+        self.held: list[Tensor | None] | None = None  # what a leaf keeps as long as the graph lives
+
+    @staticmethod
+    def leaf(x: Tensor) -> Tensor:
+        """A tensor whose own gradient is kept, beside the parameters."""
+        node = Node("leaf", starts=True)
+        node.held = [x.detached()]
+        return node.output(x)
 
     def saves(self, x: Tensor, why: str) -> None:
         """Keep a tensor for the backward, and say what for."""
@@ -268,6 +276,8 @@ def run_node(tape: Tape, node: Node) -> None:
         node.hook()
     if node.incoming is not None and grads[0] is not None:
         grads[0] = reshaped(tape, grads[0], node.incoming)
+    if node.held is not None:
+        node.held += grads
     results = compute(tape, node, grads)
     for i, edge in enumerate(node.edges):
         if results[i] is not None:

@@ -20,6 +20,7 @@ def interpret(m: Structure) -> Tape:
 
     code = code_of(m.architecture, m.implementation)
     tape = Tape(m.ones)
+    tape.trains_inputs = bool(m.lora) and m.checkpoint != "none"
     with writing(tape):
         tape.phase("start")
         buffers = define(tape, m, code)

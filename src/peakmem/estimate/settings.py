@@ -32,6 +32,8 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         switches.add("grouped_heads")
     if model.head_size > 256:
         switches.add("wide_heads")
+    if model.head_size % 8:
+        switches.add("odd_heads")
     structure = Structure(
         architecture=model.architecture,
         implementation=setup.implementation,

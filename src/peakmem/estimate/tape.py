@@ -138,6 +138,7 @@ class Tape:
         self.fold = ""  # how often the current stretch is repeated, as a letter
         self.kind = "temporary"
         self.grad_enabled = True
+        self.trains_inputs = False  # embeddings are leaves that require a gradient
         self.autocast = ""
         self.casts: dict[int, tuple[Parameter, Tensor]] = {}
         self.pack: Callable[[Tensor], Any] | None = None

@@ -45,7 +45,7 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
     """
     bias = None if bias is None else autocast(bias)
     w = autocast(w)
-    x = autocast(x)
+    given = x = autocast(x)
     out = w.dims[1] if transposed else w.dims[0]
     rows, flattened = x.dims[:-1], len(x.dims) > 2
     if flattened and not viewable(x.memory, (flat(rows), x.dims[-1]), current().ones):
@@ -67,6 +67,7 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
         n.gradient(2, "pass")
         n.deliver = (2, 1, 0) if transposed else (2, 0, 1)
     n.incoming = (flat(rows), out)
+    del given
     return n.output(y)
 
 
@@ -79,8 +80,7 @@ def adapted(x: Tensor, transposed: bool = False) -> Tensor:
         result = product(x, weight("weight"), weight("bias") if has("bias") else None, transposed)
     dtype = result.dtype
     a, b = weight("lora_A.default.weight"), weight("lora_B.default.weight")
-    if not current().autocast:
-        x = cast(x, a.dtype, f"input in {a.dtype}")
+    x = cast(x, a.dtype, f"input in {a.dtype}")
     result = add(result, adapter_branch(x, a, b), "with adapter")
     return cast(result, dtype, "output")
 
@@ -102,7 +102,16 @@ def embed(ids: Tensor, name: str) -> Tensor:
         n.saves(ids, f"which rows of {n.scope} the gradient goes to")
         out = n.makes(ids.dims + w.dims[1:], w.dtype)
         n.gradient(0)
-        return n.output(out)
+        return leaf(n.output(out)) if current().trains_inputs else n.output(out)
+
+
+def leaf(x: Tensor) -> Tensor:
+    """requires_grad_() on a result that needs none: a leaf, which keeps its gradient as long as the graph lives.
+
+    transformers does so to embeddings when a model with adapters is checkpointed
+    (modeling_utils.py, enable_input_require_grads).
+    """
+    return Node.leaf(x)
 
 
 def rms(x: Tensor, name: str) -> Tensor:
