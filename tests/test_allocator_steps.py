@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 from collections import defaultdict, deque
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from peakmem.allocator import Allocator, Settings
+from peakmem.allocator.blocks import Block
 
 RECORDS = json.loads((Path(__file__).parent / "data" / "allocator_tiny_steps.json").read_text())
 
@@ -22,18 +24,18 @@ RECORDS = json.loads((Path(__file__).parent / "data" / "allocator_tiny_steps.jso
 @pytest.mark.parametrize("oldest_first", [True, False])
 @pytest.mark.parametrize("name", ["default", "expandable_segments"])
 @pytest.mark.parametrize("record", RECORDS, ids=[record["id"] for record in RECORDS])
-def test_two_steps_of_a_tiny_model(record: dict[str, object], name: str, oldest_first: bool) -> None:
+def test_two_steps_of_a_tiny_model(record: dict[str, Any], name: str, oldest_first: bool) -> None:
     allocator = Allocator(Settings(expandable_segments=name == "expandable_segments"))
-    phases = dict(record["phases"])  # type: ignore[call-overload]
+    phases = dict(record["phases"])
     gradients = [-size for size in phases["zero"]]
     for size in gradients:
         allocator.allocate(size)
     for kind in ("buffers", "inputs"):
-        rounded, exact = record[kind]  # type: ignore[misc]
+        rounded, exact = record[kind]
         count = rounded // 512 if kind == "buffers" else 2
         for _ in range(count):
             allocator.allocate(exact // count)
-    live = defaultdict(deque)
+    live: defaultdict[int, deque[Block]] = defaultdict(deque)
     for step in (1, 2):
         if step == 2:
             allocator.reset_peaks()
@@ -48,6 +50,6 @@ def test_two_steps_of_a_tiny_model(record: dict[str, object], name: str, oldest_
                 else:
                     equal = live[-size]
                     allocator.free(equal.popleft() if oldest_first else equal.pop())
-    counted = record["allocator"][name]  # type: ignore[index]
+    counted = record["allocator"][name]
     assert allocator.allocated_peak == counted["max_allocated"]
     assert allocator.reserved_peak == counted["max_reserved"]

@@ -83,7 +83,8 @@ def best_fit(layout: tuple[Segment, ...], size: int, small: bool, stream: int) -
 @settings(max_examples=60, deadline=None)
 @given(OPTIONS, st.lists(st.tuples(SIZES, st.integers(0, 1)), min_size=1, max_size=12), st.randoms())
 def test_invariants_hold_at_every_step(options: Settings, sizes: list[tuple[int, int]], rng: random.Random) -> None:
-    allocator, live = Allocator(options), []
+    allocator = Allocator(options)
+    live: list[Block] = []
     plain = not options.expandable_segments and options.max_split_size is None
     for _ in range(120):
         if live and rng.random() < 0.48:

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 
 from peakmem.allocator import Allocator, OutOfMemory, Settings
+from peakmem.allocator.blocks import Block
 
 MIB = 1 << 20
 
@@ -26,7 +27,9 @@ class Program:
 
 
 def answers(program: Program) -> list[str]:
-    allocator, live, said = Allocator(program.settings), {}, []
+    allocator = Allocator(program.settings)
+    live: dict[int, Block] = {}
+    said: list[str] = []
     for command in program.commands:
         word, *numbers = command.split()
         given = [int(number) for number in numbers]
@@ -111,17 +114,14 @@ def _random_size(rng: random.Random) -> int:
 def _random_commands(rng: random.Random, length: int) -> tuple[str, ...]:
     sizes = [_random_size(rng) for _ in range(rng.randint(3, 30))]
     records = rng.random() < 0.3
-    commands, live = ["w"] if records else [], []
+    commands = ["w"] if records else []
+    live: list[int] = []
     leaning = 0.5
     for number in range(length):
         if number % max(1, length // 8) == 0:
             leaning = rng.uniform(0.38, 0.62)
         if rng.random() < leaning or not live:
-            size = (
-                rng.choice(sizes)
-                if rng.random() < 0.8
-                else rng.randint(1, rng.choice([2000, 3 * MIB, 30 * MIB]))
-            )
+            size = rng.choice(sizes) if rng.random() < 0.8 else rng.randint(1, rng.choice([2000, 3 * MIB, 30 * MIB]))
             commands.append(f"a {number} {size} {rng.choice([0, 0, 0, 1, 2])}")
             live.append(number)
             if records and rng.random() < 0.2:

@@ -30,9 +30,7 @@ def build(wheel: Path, cuda: Path, folder: Path) -> None:
     _run([*shared, HERE / "nvml.c", "-o", nvml, "-Wl,-soname,libnvidia-ml.so.1"])
     compile_ = ["g++", "-std=c++20", "-O1", "-w", include, f"-I{folder / 'torch' / 'include'}"]
     libraries = [library / "libc10_cuda.so", library / "libc10.so", runtime]
-    _run(
-        [*compile_, HERE / "drive.cpp", "-o", folder / "drive", *libraries, f"-Wl,-rpath,{library}:{folder}"]
-    )
+    _run([*compile_, HERE / "drive.cpp", "-o", folder / "drive", *libraries, f"-Wl,-rpath,{library}:{folder}"])
 
 
 def oracle(folder: Path, program: Program) -> list[str]:
