@@ -1,0 +1,214 @@
+"""Dimensions read from config.json, against the classes of transformers that they mirror."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peakmem.errors import UnknownName, Unreadable
+from peakmem.model import Model
+from peakmem.readers import read_model
+from peakmem.readers.defaults import ALIASES, DEFAULTS
+from peakmem.readers.hf_config import FAMILIES, from_config
+from tests.conftest import CONFIGS
+
+transformers = pytest.importorskip("transformers")
+OURS = sorted(p for p in CONFIGS.glob("*.json") if json.loads(p.read_text()).get("model_type") in FAMILIES)
+OTHERS = sorted(p for p in CONFIGS.glob("*.json") if p not in OURS)
+
+
+def theirs(config: dict[str, Any]) -> Any:
+    """transformers' own configuration object."""
+    config = {k: v for k, v in config.items() if k not in ("quantization_config", "auto_map")}
+    return transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+
+
+def same(model: Model, config: Any) -> None:
+    """Every dimension that transformers computes is ours."""
+    get = lambda *names: next((getattr(config, n) for n in names if getattr(config, n, None) is not None), None)  # noqa: E731
+    heads = get("num_attention_heads")
+    assert model.layers == config.num_hidden_layers
+    assert model.hidden == config.hidden_size
+    assert model.heads == heads
+    assert model.kv_heads == (get("num_key_value_heads") or heads)
+    assert model.head_size == (get("head_dim") or config.hidden_size // heads)
+    assert model.vocabulary == (get("vocab_size") or 0)
+    assert model.tied == bool(getattr(config, "tie_word_embeddings", False))
+    if model.architecture == "vit":
+        assert (model.image, model.patch, model.channels, model.classes) == (
+            config.image_size, config.patch_size, config.num_channels, config.num_labels)
+        assert model.positions == (config.image_size // config.patch_size) ** 2 + 1
+    if model.architecture in ("gpt2", "bert"):
+        assert model.positions == config.max_position_embeddings
+    if model.architecture == "bert":
+        assert model.token_types == config.type_vocab_size
+    wanted = get("moe_intermediate_size", "intermediate_size", "ffn_dim", "n_inner") or 4 * config.hidden_size
+    assert (model.expert_feed_forward or model.feed_forward) == wanted
+    if model.experts:
+        assert (model.experts, model.experts_per_token) == (
+            get("num_local_experts", "num_experts"), config.num_experts_per_tok)
+    assert model.activation == get("hidden_activation", "hidden_act", "activation_function")
+    kinds = getattr(config, "layer_types", None)
+    if kinds:
+        assert expanded(model) == tuple(kind.removesuffix("_attention") for kind in kinds)
+    elif model.architecture != "qwen3_moe":
+        assert model.window == (getattr(config, "sliding_window", None) or 0)
+    if model.window:
+        assert model.window == config.sliding_window
+
+
+def expanded(model: Model) -> tuple[str, ...]:
+    """One word for each layer, also where all are alike."""
+    return model.layer_kinds or (("sliding" if model.window else "full"),) * model.layers
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda p: p.stem)
+def test_real_files(path: Path) -> None:
+    same(read_model(path), theirs(json.loads(path.read_text())))
+
+
+@pytest.mark.parametrize("path", OTHERS, ids=lambda p: p.stem)
+def test_an_unknown_architecture_is_refused_by_name(path: Path) -> None:
+    kind = json.loads(path.read_text()).get("model_type")
+    with pytest.raises(UnknownName if kind else Unreadable, match=kind or "model_type is missing"):
+        read_model(path)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_an_empty_file_means_the_class_defaults(kind: str) -> None:
+    same(from_config({"model_type": kind}), theirs({"model_type": kind}))
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_defaults_are_those_of_the_class(kind: str) -> None:
+    cls = transformers.models.auto.configuration_auto.CONFIG_MAPPING[kind]
+    known = {f.name: f.default for f in dataclasses.fields(cls)}
+    assert {name: known[name] for name in DEFAULTS[kind]} == dict(DEFAULTS[kind])
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_aliases_are_those_of_the_class(kind: str) -> None:
+    cls = transformers.models.auto.configuration_auto.CONFIG_MAPPING[kind]
+    sizes = {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_experts", "num_local_experts",
+             "max_position_embeddings", "head_dim", "num_key_value_heads", "intermediate_size", "vocab_size"}
+    both = {frozenset(pair) for pair in cls.attribute_map.items() if set(pair) & sizes}
+    assert both == {frozenset(pair) for pair in ALIASES.get(kind, {}).items()}
+
+
+LAYERED = [
+    {"model_type": "qwen2", "num_hidden_layers": 6, "use_sliding_window": True, "max_window_layers": 2},
+    {"model_type": "qwen2", "num_hidden_layers": 6, "use_sliding_window": True, "max_window_layers": 0},
+    {"model_type": "qwen2", "num_hidden_layers": 6, "use_sliding_window": True, "max_window_layers": 9},
+    {"model_type": "qwen2", "num_hidden_layers": 6, "use_sliding_window": True, "sliding_window": None},
+    {"model_type": "qwen3", "num_hidden_layers": 6, "use_sliding_window": False, "sliding_window": 128},
+    {"model_type": "qwen3", "num_hidden_layers": 2, "use_sliding_window": True,
+     "layer_types": ["sliding_attention", "full_attention"]},
+    {"model_type": "gemma2", "num_hidden_layers": 5},
+    {"model_type": "gemma2", "num_hidden_layers": 2, "layer_types": ["full_attention", "full_attention"]},
+    {"model_type": "gemma3_text", "num_hidden_layers": 13},
+    {"model_type": "gemma3_text", "num_hidden_layers": 13, "sliding_window_pattern": 4},
+    {"model_type": "gemma3_text", "num_hidden_layers": 3, "sliding_window_pattern": 1},
+    {"model_type": "gemma3_text", "use_bidirectional_attention": True, "sliding_window": 512},
+    {"model_type": "mistral", "sliding_window": None}, {"model_type": "phi3", "sliding_window": 2047},
+    {"model_type": "gpt2", "hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "n_embd": 128},
+    {"model_type": "mixtral", "num_experts": 4}, {"model_type": "qwen3_moe", "num_local_experts": 16},
+    {"model_type": "qwen3_moe", "head_dim": 128}, {"model_type": "llama", "head_dim": 96, "num_key_value_heads": 4},
+    {"model_type": "llama", "num_key_value_heads": None, "num_attention_heads": 16},
+    {"model_type": "vit", "id2label": {"0": "cat", "1": "dog", "2": "cow"}}, {"model_type": "vit", "num_labels": 7},
+    {"model_type": "vit", "image_size": 100, "patch_size": 16}, {"model_type": "opt", "ffn_dim": 100},
+]
+
+
+@pytest.mark.parametrize("config", LAYERED, ids=lambda c: ",".join(f"{k}={v}" for k, v in c.items())[:60])
+def test_kinds_of_layers_and_aliases(config: dict[str, Any]) -> None:
+    same(from_config(config), theirs(config))
+
+
+@pytest.mark.parametrize(("step", "dense"), [(1, []), (2, []), (1, [0, 2]), (3, [5]), (9, []), (1, [0, 1, 2, 3, 4, 5])])
+def test_experts_sit_where_transformers_puts_them(step: int, dense: list[int]) -> None:
+    torch = pytest.importorskip("torch")
+    config = {"model_type": "qwen3_moe", "num_hidden_layers": 6, "hidden_size": 64, "num_attention_heads": 4,
+              "num_key_value_heads": 2, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+              "intermediate_size": 128, "vocab_size": 99, "decoder_sparse_step": step, "mlp_only_layers": dense}
+    with torch.device("meta"):
+        built = transformers.AutoModelForCausalLM.from_config(theirs(config))
+    real = tuple("moe" if hasattr(layer.mlp, "experts") else "dense" for layer in built.model.layers)
+    model = from_config(config)
+    assert (model.layer_kinds or (("moe" if model.experts else "dense"),) * 6) == real
+    assert model.feed_forward == (128 if "dense" in real else 32)
+
+
+@pytest.mark.parametrize(("kind", "field", "bias"), [
+    ("llama", "attention_bias", {"attention_bias", "output_bias"}), ("llama", "mlp_bias", {"mlp_bias"}),
+    ("qwen3", "attention_bias", {"attention_bias", "output_bias"}),
+    ("gemma", "attention_bias", {"attention_bias", "output_bias"}),
+])
+@pytest.mark.parametrize("value", [True, False])
+def test_biases(kind: str, field: str, bias: set[str], value: bool) -> None:
+    torch = pytest.importorskip("torch")
+    small = {"model_type": kind, "num_hidden_layers": 1, "hidden_size": 64, "num_attention_heads": 4, "head_dim": 16,
+             "num_key_value_heads": 4, "intermediate_size": 64, "vocab_size": 99, field: value}
+    with torch.device("meta"):
+        names = [n for n, _ in transformers.AutoModelForCausalLM.from_config(theirs(small)).named_parameters()]
+    real = {switch for switch, name in (("attention_bias", "q_proj.bias"), ("output_bias", "o_proj.bias"),
+                                        ("mlp_bias", "up_proj.bias")) if any(n.endswith(name) for n in names)}
+    assert from_config(small).switches & {"attention_bias", "output_bias", "mlp_bias"} == real
+    assert real == (bias if value else set())
+
+
+def test_partial_rotation() -> None:
+    assert from_config({"model_type": "gpt_neox"}).rotary_size == 24  # a quarter of 96
+    assert from_config({"model_type": "gpt_neox", "rotary_pct": 1.0}).rotary_size == 0
+    assert from_config({"model_type": "phi3", "partial_rotary_factor": 0.75}).rotary_size == 72
+    inside = {"model_type": "phi3", "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}
+    assert from_config(inside).rotary_size == 48
+
+
+def test_gemma_says_gelu_and_means_tanh() -> None:
+    assert from_config({"model_type": "gemma", "hidden_act": "gelu"}).activation == "gelu_pytorch_tanh"
+
+
+def test_opt_350m() -> None:
+    model = from_config({"model_type": "opt", "word_embed_proj_dim": 512, "hidden_size": 1024,
+                         "num_attention_heads": 16, "do_layer_norm_before": False})
+    assert model.sizes == {"e": 512}
+    assert not model.switches & {"norm_before", "final_norm"}
+    assert model.positions == 2050
+
+
+def test_the_text_part_of_gemma_3() -> None:
+    nested = {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "torch_dtype": "bfloat16",
+              "text_config": {"hidden_size": 2560, "num_hidden_layers": 34}, "vision_config": {"hidden_size": 1152}}
+    model = from_config(nested)
+    assert (model.architecture, model.hidden, model.vocabulary, model.tied) == ("gemma3_text", 2560, 262208, True)
+    assert any("text part only" in note for note in model.notes)
+    assert not from_config({**nested, "tie_word_embeddings": False}).tied
+    assert from_config({"model_type": "gemma3"}).hidden == 2304
+
+
+def test_what_is_not_used_is_said() -> None:
+    model = from_config({"model_type": "llama", "torch_dtype": "float16", "wonder_size": 3, "another": None,
+                         "quantization_config": {"quant_method": "gptq", "bits": 4},
+                         "architectures": ["LlamaForSequenceClassification"]})
+    text = "\n".join(model.notes)
+    for word in ("float16", "wonder_size", "gptq", "LlamaForSequenceClassification"):
+        assert word in text
+    assert "another" not in text
+    assert len(model.notes) <= 6
+
+
+def test_ordinary_files_need_no_notes() -> None:
+    assert read_model(CONFIGS / "gpt2.json").notes == ()
+    assert len(read_model(CONFIGS / "llama-3.1-8b.json").notes) == 1  # its dtype
+
+
+def test_a_folder_and_a_file_have_the_same_model(tmp_path: Path) -> None:
+    folder = tmp_path / "my-llama"
+    folder.mkdir()
+    (folder / "config.json").write_text((CONFIGS / "llama-3.2-1b.json").read_text())
+    assert read_model(folder) == read_model(folder / "config.json") == Model.read(str(folder))
+    assert read_model(folder).name == "my-llama"

@@ -1,0 +1,84 @@
+"""The design, as far as syntax trees show it: who imports whom, and how long a file is."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "peakmem"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+BASE = {"errors", "quantity", "version"}
+DATA = BASE | {"ledger", "model", "setup", "tables", "readers"}
+ENGINE = DATA | {"architectures", "estimate", "allocator"}
+ALLOWED = {
+    "errors": set(), "quantity": set(), "version": set(), "ledger": BASE, "setup": BASE,
+    "model": BASE | {"ledger", "readers"},  # Model.read is the door to the readers
+    "readers": DATA, "tables": DATA, "allocator": BASE | {"ledger"}, "architectures": ENGINE, "estimate": ENGINE,
+    "trace": DATA | {"allocator"}, "measure": DATA | {"allocator"}, "views": BASE | {"ledger"},
+    "plan": ENGINE | {"trace", "measure"},
+}
+DOORS = {"__init__", "__main__", "cli", "web"}  # these may import everything
+THIRD_PARTY = {"rich", "numpy", "matplotlib", "torch", "transformers", "peft", "starlette", "uvicorn",
+               "huggingface_hub", "shtab"}
+
+
+def part(path: Path) -> str:
+    """The piece of the design that a file belongs to."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(tree: ast.AST, path: Path) -> Iterator[tuple[str, int]]:
+    """Absolute names of everything that is imported, at whatever depth, with the line."""
+    package = ("peakmem", *path.relative_to(SOURCE).parts[:-1])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                yield name.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            start = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            base = ".".join(filter(None, (start, node.module or "")))
+            for name in node.names:
+                yield f"{base}.{name.name}", node.lineno
+
+
+def wrong_imports(source: str, path: Path) -> list[str]:
+    """Imports that go against the direction of the design."""
+    here, found = part(path), []
+    for name, line in imports(ast.parse(source), path):
+        words = name.split(".")
+        if words[0] != "peakmem" or here in DOORS:
+            continue
+        target = words[1]
+        if target != here and target not in ALLOWED[here] and target in ALLOWED.keys() | DOORS:
+            found.append(f"{path.name}:{line} {here} imports {target}")
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_run_one_way(path: Path) -> None:
+    assert part(path) in ALLOWED or part(path) in DOORS, f"{part(path)} has no place in the design"
+    assert wrong_imports(path.read_text(), path) == []
+
+
+def test_the_rule_would_be_broken() -> None:
+    assert wrong_imports("from peakmem.estimate import x", SOURCE / "errors.py")
+    assert wrong_imports("def f():\n    import peakmem.trace.record", SOURCE / "views" / "text.py")
+    assert wrong_imports("from ..measure import oom", SOURCE / "trace" / "record.py")
+    assert not wrong_imports("from .kernels import x", SOURCE / "trace" / "record.py")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_file_is_one_screenful_of_screens(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 300
+
+
+def test_the_core_is_the_standard_library() -> None:
+    edges = {"trace", "measure", "views", "web", "plan", "cli", "estimate"}
+    for path in FILES:
+        for name, line in imports(ast.parse(path.read_text()), path):
+            if name.split(".")[0] in THIRD_PARTY:
+                assert part(path) in edges, f"{path.name}:{line} imports {name}"
