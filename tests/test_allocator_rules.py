@@ -7,7 +7,6 @@ from allocator_shapes import MIB, freed, made, reserved, shape
 
 from peakmem.allocator import Allocator, Level, Settings, replay
 
-
 # PyTorch devlog of 2026-06-01, "When does fragmentation occur in the CUDA caching allocator?"
 
 
