@@ -15,15 +15,35 @@ BASE = {"errors", "quantity", "version"}
 DATA = BASE | {"ledger", "model", "setup", "tables", "readers"}
 ENGINE = DATA | {"architectures", "estimate", "allocator"}
 ALLOWED = {
-    "errors": set(), "quantity": set(), "version": set(), "ledger": BASE, "setup": BASE,
+    "errors": set(),
+    "quantity": set(),
+    "version": set(),
+    "ledger": BASE,
+    "setup": BASE,
     "model": BASE | {"ledger", "readers"},  # Model.read is the door to the readers
-    "readers": DATA, "tables": DATA, "allocator": BASE | {"ledger"}, "architectures": ENGINE, "estimate": ENGINE,
-    "trace": DATA | {"allocator"}, "measure": DATA | {"allocator"}, "views": BASE | {"ledger"},
+    "readers": DATA,
+    "tables": DATA,
+    "allocator": BASE | {"ledger"},
+    "architectures": ENGINE,
+    "estimate": ENGINE,
+    "trace": DATA | {"allocator"},
+    "measure": DATA | {"allocator"},
+    "views": BASE | {"ledger"},
     "plan": ENGINE | {"trace", "measure"},
 }
 DOORS = {"__init__", "__main__", "cli", "web"}  # these may import everything
-THIRD_PARTY = {"rich", "numpy", "matplotlib", "torch", "transformers", "peft", "starlette", "uvicorn",
-               "huggingface_hub", "shtab"}
+THIRD_PARTY = {
+    "rich",
+    "numpy",
+    "matplotlib",
+    "torch",
+    "transformers",
+    "peft",
+    "starlette",
+    "uvicorn",
+    "huggingface_hub",
+    "shtab",
+}
 
 
 def part(path: Path) -> str:

@@ -20,8 +20,13 @@ def test_importing_is_cheap() -> None:
 
 
 def test_reading_and_looking_up_are_cheap() -> None:
-    assert loaded("from peakmem.tables.models import find_model; from peakmem.tables.gpus import find_gpu\n"
-                  "find_model('llama-3.1-8b'); find_gpu('H100')") == set()
+    assert (
+        loaded(
+            "from peakmem.tables.models import find_model; from peakmem.tables.gpus import find_gpu\n"
+            "find_model('llama-3.1-8b'); find_gpu('H100')"
+        )
+        == set()
+    )
 
 
 def test_the_test_would_fail() -> None:

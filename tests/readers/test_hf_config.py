@@ -40,7 +40,11 @@ def same(model: Model, config: Any) -> None:
     assert model.tied == bool(getattr(config, "tie_word_embeddings", False))
     if model.architecture == "vit":
         assert (model.image, model.patch, model.channels, model.classes) == (
-            config.image_size, config.patch_size, config.num_channels, config.num_labels)
+            config.image_size,
+            config.patch_size,
+            config.num_channels,
+            config.num_labels,
+        )
         assert model.positions == (config.image_size // config.patch_size) ** 2 + 1
     if model.architecture in ("gpt2", "bert"):
         assert model.positions == config.max_position_embeddings
@@ -50,7 +54,9 @@ def same(model: Model, config: Any) -> None:
     assert (model.expert_feed_forward or model.feed_forward) == wanted
     if model.experts:
         assert (model.experts, model.experts_per_token) == (
-            get("num_local_experts", "num_experts"), config.num_experts_per_tok)
+            get("num_local_experts", "num_experts"),
+            config.num_experts_per_tok,
+        )
     assert model.activation == get("hidden_activation", "hidden_act", "activation_function")
     kinds = getattr(config, "layer_types", None)
     if kinds:
@@ -93,8 +99,18 @@ def test_defaults_are_those_of_the_class(kind: str) -> None:
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_aliases_are_those_of_the_class(kind: str) -> None:
     cls = transformers.models.auto.configuration_auto.CONFIG_MAPPING[kind]
-    sizes = {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_experts", "num_local_experts",
-             "max_position_embeddings", "head_dim", "num_key_value_heads", "intermediate_size", "vocab_size"}
+    sizes = {
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_experts",
+        "num_local_experts",
+        "max_position_embeddings",
+        "head_dim",
+        "num_key_value_heads",
+        "intermediate_size",
+        "vocab_size",
+    }
     both = {frozenset(pair) for pair in cls.attribute_map.items() if set(pair) & sizes}
     assert both == {frozenset(pair) for pair in ALIASES.get(kind, {}).items()}
 
@@ -105,21 +121,30 @@ LAYERED = [
     {"model_type": "qwen2", "num_hidden_layers": 6, "use_sliding_window": True, "max_window_layers": 9},
     {"model_type": "qwen2", "num_hidden_layers": 6, "use_sliding_window": True, "sliding_window": None},
     {"model_type": "qwen3", "num_hidden_layers": 6, "use_sliding_window": False, "sliding_window": 128},
-    {"model_type": "qwen3", "num_hidden_layers": 2, "use_sliding_window": True,
-     "layer_types": ["sliding_attention", "full_attention"]},
+    {
+        "model_type": "qwen3",
+        "num_hidden_layers": 2,
+        "use_sliding_window": True,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
     {"model_type": "gemma2", "num_hidden_layers": 5},
     {"model_type": "gemma2", "num_hidden_layers": 2, "layer_types": ["full_attention", "full_attention"]},
     {"model_type": "gemma3_text", "num_hidden_layers": 13},
     {"model_type": "gemma3_text", "num_hidden_layers": 13, "sliding_window_pattern": 4},
     {"model_type": "gemma3_text", "num_hidden_layers": 3, "sliding_window_pattern": 1},
     {"model_type": "gemma3_text", "use_bidirectional_attention": True, "sliding_window": 512},
-    {"model_type": "mistral", "sliding_window": None}, {"model_type": "phi3", "sliding_window": 2047},
+    {"model_type": "mistral", "sliding_window": None},
+    {"model_type": "phi3", "sliding_window": 2047},
     {"model_type": "gpt2", "hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "n_embd": 128},
-    {"model_type": "mixtral", "num_experts": 4}, {"model_type": "qwen3_moe", "num_local_experts": 16},
-    {"model_type": "qwen3_moe", "head_dim": 128}, {"model_type": "llama", "head_dim": 96, "num_key_value_heads": 4},
+    {"model_type": "mixtral", "num_experts": 4},
+    {"model_type": "qwen3_moe", "num_local_experts": 16},
+    {"model_type": "qwen3_moe", "head_dim": 128},
+    {"model_type": "llama", "head_dim": 96, "num_key_value_heads": 4},
     {"model_type": "llama", "num_key_value_heads": None, "num_attention_heads": 16},
-    {"model_type": "vit", "id2label": {"0": "cat", "1": "dog", "2": "cow"}}, {"model_type": "vit", "num_labels": 7},
-    {"model_type": "vit", "image_size": 100, "patch_size": 16}, {"model_type": "opt", "ffn_dim": 100},
+    {"model_type": "vit", "id2label": {"0": "cat", "1": "dog", "2": "cow"}},
+    {"model_type": "vit", "num_labels": 7},
+    {"model_type": "vit", "image_size": 100, "patch_size": 16},
+    {"model_type": "opt", "ffn_dim": 100},
 ]
 
 
@@ -131,9 +156,20 @@ def test_kinds_of_layers_and_aliases(config: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("step", "dense"), [(1, []), (2, []), (1, [0, 2]), (3, [5]), (9, []), (1, [0, 1, 2, 3, 4, 5])])
 def test_experts_sit_where_transformers_puts_them(step: int, dense: list[int]) -> None:
     torch = pytest.importorskip("torch")
-    config = {"model_type": "qwen3_moe", "num_hidden_layers": 6, "hidden_size": 64, "num_attention_heads": 4,
-              "num_key_value_heads": 2, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
-              "intermediate_size": 128, "vocab_size": 99, "decoder_sparse_step": step, "mlp_only_layers": dense}
+    config = {
+        "model_type": "qwen3_moe",
+        "num_hidden_layers": 6,
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+        "intermediate_size": 128,
+        "vocab_size": 99,
+        "decoder_sparse_step": step,
+        "mlp_only_layers": dense,
+    }
     with torch.device("meta"):
         built = transformers.AutoModelForCausalLM.from_config(theirs(config))
     real = tuple("moe" if hasattr(layer.mlp, "experts") else "dense" for layer in built.model.layers)
@@ -142,20 +178,40 @@ def test_experts_sit_where_transformers_puts_them(step: int, dense: list[int]) -
     assert model.feed_forward == (128 if "dense" in real else 32)
 
 
-@pytest.mark.parametrize(("kind", "field", "bias"), [
-    ("llama", "attention_bias", {"attention_bias", "output_bias"}), ("llama", "mlp_bias", {"mlp_bias"}),
-    ("qwen3", "attention_bias", {"attention_bias", "output_bias"}),
-    ("gemma", "attention_bias", {"attention_bias", "output_bias"}),
-])
+@pytest.mark.parametrize(
+    ("kind", "field", "bias"),
+    [
+        ("llama", "attention_bias", {"attention_bias", "output_bias"}),
+        ("llama", "mlp_bias", {"mlp_bias"}),
+        ("qwen3", "attention_bias", {"attention_bias", "output_bias"}),
+        ("gemma", "attention_bias", {"attention_bias", "output_bias"}),
+    ],
+)
 @pytest.mark.parametrize("value", [True, False])
 def test_biases(kind: str, field: str, bias: set[str], value: bool) -> None:
     torch = pytest.importorskip("torch")
-    small = {"model_type": kind, "num_hidden_layers": 1, "hidden_size": 64, "num_attention_heads": 4, "head_dim": 16,
-             "num_key_value_heads": 4, "intermediate_size": 64, "vocab_size": 99, field: value}
+    small = {
+        "model_type": kind,
+        "num_hidden_layers": 1,
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "head_dim": 16,
+        "num_key_value_heads": 4,
+        "intermediate_size": 64,
+        "vocab_size": 99,
+        field: value,
+    }
     with torch.device("meta"):
         names = [n for n, _ in transformers.AutoModelForCausalLM.from_config(theirs(small)).named_parameters()]
-    real = {switch for switch, name in (("attention_bias", "q_proj.bias"), ("output_bias", "o_proj.bias"),
-                                        ("mlp_bias", "up_proj.bias")) if any(n.endswith(name) for n in names)}
+    real = {
+        switch
+        for switch, name in (
+            ("attention_bias", "q_proj.bias"),
+            ("output_bias", "o_proj.bias"),
+            ("mlp_bias", "up_proj.bias"),
+        )
+        if any(n.endswith(name) for n in names)
+    }
     assert from_config(small).switches & {"attention_bias", "output_bias", "mlp_bias"} == real
     assert real == (bias if value else set())
 
@@ -173,16 +229,28 @@ def test_gemma_says_gelu_and_means_tanh() -> None:
 
 
 def test_opt_350m() -> None:
-    model = from_config({"model_type": "opt", "word_embed_proj_dim": 512, "hidden_size": 1024,
-                         "num_attention_heads": 16, "do_layer_norm_before": False})
+    model = from_config(
+        {
+            "model_type": "opt",
+            "word_embed_proj_dim": 512,
+            "hidden_size": 1024,
+            "num_attention_heads": 16,
+            "do_layer_norm_before": False,
+        }
+    )
     assert model.sizes == {"e": 512}
     assert not model.switches & {"norm_before", "final_norm"}
     assert model.positions == 2050
 
 
 def test_the_text_part_of_gemma_3() -> None:
-    nested = {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "torch_dtype": "bfloat16",
-              "text_config": {"hidden_size": 2560, "num_hidden_layers": 34}, "vision_config": {"hidden_size": 1152}}
+    nested = {
+        "model_type": "gemma3",
+        "architectures": ["Gemma3ForConditionalGeneration"],
+        "torch_dtype": "bfloat16",
+        "text_config": {"hidden_size": 2560, "num_hidden_layers": 34},
+        "vision_config": {"hidden_size": 1152},
+    }
     model = from_config(nested)
     assert (model.architecture, model.hidden, model.vocabulary, model.tied) == ("gemma3_text", 2560, 262208, True)
     assert any("text part only" in note for note in model.notes)
@@ -191,9 +259,16 @@ def test_the_text_part_of_gemma_3() -> None:
 
 
 def test_what_is_not_used_is_said() -> None:
-    model = from_config({"model_type": "llama", "torch_dtype": "float16", "wonder_size": 3, "another": None,
-                         "quantization_config": {"quant_method": "gptq", "bits": 4},
-                         "architectures": ["LlamaForSequenceClassification"]})
+    model = from_config(
+        {
+            "model_type": "llama",
+            "torch_dtype": "float16",
+            "wonder_size": 3,
+            "another": None,
+            "quantization_config": {"quant_method": "gptq", "bits": 4},
+            "architectures": ["LlamaForSequenceClassification"],
+        }
+    )
     text = "\n".join(model.notes)
     for word in ("float16", "wonder_size", "gptq", "LlamaForSequenceClassification"):
         assert word in text
