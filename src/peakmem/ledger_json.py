@@ -1,0 +1,79 @@
+"""Ledgers as JSON, both ways. The format has a version from its first day."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from peakmem.errors import Unreadable, printable
+from peakmem.ledger import FORMAT, KINDS, ChartRow, Detail, KindPeak, Ledger, Line, Parameters, Peak, Totals
+
+LARGEST_FILE = 256 * 2**20
+
+
+def as_json(ledger: Ledger, timeline: bool = False) -> dict[str, Any]:
+    """Plain containers, in the order of the format. `timeline`: with the live bytes after every event."""
+    totals, peak = ledger.totals, ledger.peak
+    result: dict[str, Any] = {
+        "format": FORMAT,
+        "origin": ledger.origin,
+        "run": dict(ledger.run),
+        "notes": list(ledger.notes),
+        "totals": {"tensors": totals.tensors, "allocated": totals.allocated, "reserved": totals.reserved,
+                   "device": list(totals.device) if totals.device else None},
+        "peak": {"bytes": peak.bytes, "moment": peak.moment, "by_kind": dict(peak.by_kind),
+                 "formula": peak.formula, "substituted": peak.substituted},
+        "kinds": {kind: vars(value).copy() for kind, value in ledger.kinds.items()},
+        "chart": [{"moment": row.moment, "end": row.end, "peak": row.peak, "by_kind": dict(row.by_kind),
+                   "peak_by_kind": dict(row.peak_by_kind)} for row in ledger.chart],
+        "phases": dict(ledger.phases),
+        "parameters": vars(ledger.parameters).copy(),
+        "flops": dict(ledger.detail.flops),
+        "lines": [vars(line).copy() for line in ledger.lines],
+    }
+    if timeline:
+        result["timeline"] = [[moment, dict(by_kind)] for moment, by_kind in ledger.timeline]
+    return result
+
+
+def read(path: str | Path) -> Ledger:
+    """A ledger that was written before. Errors: Unreadable: not a ledger, another version, a missing part."""
+    if str(path) == "-":
+        name, text = "standard input", sys.stdin.read(LARGEST_FILE + 1)
+    else:
+        name = printable(str(path))
+        try:
+            with open(path, encoding="utf-8") as file:
+                text = file.read(LARGEST_FILE + 1)
+        except (OSError, UnicodeDecodeError) as error:
+            raise Unreadable(f"{name}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
+    if len(text) > LARGEST_FILE:
+        raise Unreadable(f"{name}: larger than {LARGEST_FILE >> 20} MiB, the limit for a ledger")
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Unreadable(f"{name}: not JSON; write one with: peakmem estimate MODEL --json") from None
+    return from_json(data, name)
+
+
+def from_json(data: Any, name: str = "ledger") -> Ledger:
+    """The ledger that `as_json` made these containers from."""
+    found = data.get("format") if isinstance(data, dict) else None
+    if found != FORMAT:
+        raise Unreadable(f"{name}: format is {printable(found)}, this version reads {FORMAT!r}")
+    try:
+        totals = Totals(**data["totals"] | {"device": tuple(data["totals"]["device"] or ()) or None})
+        detail = Detail(
+            peak=Peak(**data["peak"]),
+            kinds={kind: KindPeak(**data["kinds"][kind]) for kind in KINDS if kind in data["kinds"]},
+            chart=tuple(ChartRow(**row) for row in data["chart"]),
+            lines=tuple(Line(**line) for line in data["lines"]),
+            flops=dict(data.get("flops", {})),
+        )
+        timeline = tuple((moment, by_kind) for moment, by_kind in data.get("timeline", ()))
+        return Ledger(data["origin"], data["run"], tuple(data["notes"]), totals, data["phases"],
+                      Parameters(**data["parameters"]), lambda: detail, lambda: timeline)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Unreadable(f"{name}: part of a ledger is missing or odd: {printable(str(error))}") from None
