@@ -7,7 +7,16 @@ from types import ModuleType
 
 from peakmem.errors import UnknownName
 
-CODE = {("llama", "transformers"): "llama"}
+CODE = {
+    ("llama", "transformers"): "llama",
+    ("mistral", "transformers"): "mistral",
+    ("qwen2", "transformers"): "qwen2",
+    ("qwen3", "transformers"): "qwen3",
+    ("phi3", "transformers"): "phi3",
+    ("gemma", "transformers"): "gemma",
+    ("gemma2", "transformers"): "gemma2",
+    ("gemma3_text", "transformers"): "gemma3",
+}
 
 
 def code_of(architecture: str, implementation: str = "transformers") -> ModuleType:

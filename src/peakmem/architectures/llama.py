@@ -1,14 +1,19 @@
-"""Llama, as transformers 5.24 runs it (models/llama/modeling_llama.py)."""
+"""Llama, as transformers 5.24 runs it (models/llama/modeling_llama.py), and what follows it closely: Mistral, Qwen2, Qwen3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, rms_norm
-from peakmem.estimate.attention import attend, causal_mask
+from peakmem.estimate.attention import attend
 from peakmem.estimate.losses import causal_lm
+from peakmem.estimate.masks import layer_masks
 from peakmem.estimate.ops import activation
-from peakmem.estimate.shapes import split_heads
-from peakmem.estimate.weights import embed, project, rms
 from peakmem.estimate.positions import positions, rotary_table, rotate
+from peakmem.estimate.shapes import swap, view
 from peakmem.estimate.structure import Structure
-from peakmem.estimate.tape import Tensor, current, scope
+from peakmem.estimate.tape import Tensor, scope
+from peakmem.estimate.weights import embed, project, rms
 
 MIRRORS = "transformers 5.24.0 models/llama/modeling_llama.py"
 
@@ -23,12 +28,15 @@ def define(m: Structure) -> Definition:
         yield from linear("lm_head", "V", "h")
 
 
-def block_rows(m: Structure):
+def block_rows(m: Structure) -> Iterator[Row]:
     biased = m.has("attention_bias")
     yield from linear("self_attn.q_proj", "(a d)", "h", biased)
     yield from linear("self_attn.k_proj", "(k d)", "h", biased)
     yield from linear("self_attn.v_proj", "(k d)", "h", biased)
     yield from linear("self_attn.o_proj", "h", "(a d)", m.has("output_bias"))
+    if m.has("qk_norm"):
+        yield from rms_norm("self_attn.q_norm", "d")
+        yield from rms_norm("self_attn.k_norm", "d")
     yield from linear("mlp.gate_proj", "f", "h", m.has("mlp_bias"))
     yield from linear("mlp.up_proj", "f", "h", m.has("mlp_bias"))
     yield from linear("mlp.down_proj", "h", "f", m.has("mlp_bias"))
@@ -37,26 +45,28 @@ def block_rows(m: Structure):
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:
-    return causal_lm(m, lambda: model(m, ids), "model.embed_tokens")
+    return causal_lm(m, lambda: model(m, ids, ("full",)), "model.embed_tokens")
 
 
-def model(m: Structure, ids: Tensor) -> Tensor:
+def model(m: Structure, ids: Tensor, mask_kinds: Iterable[str]) -> Tensor:
+    """The decoder; mask_kinds: the masks that it makes, in order."""
     with scope("model"):
         x = inputs_embeds = embed(ids, "embed_tokens")
         position_ids = positions()
-        mask = causal_mask(m, x.dtype)
+        masks = layer_masks(m, x.dtype, mask_kinds)
         cos, sin = rotary_table(x.dtype)
-        for _ in m.layers("layers"):
-            x = m.layer(block, x, cos, sin, mask, position_ids)
+        for kind in m.layers("layers"):
+            x = m.layer(block, x, cos, sin, masks[kind], position_ids, kind)
         x = rms(x, "norm")
         del inputs_embeds
         return x
 
 
-def block(m: Structure, x, cos, sin, mask, position_ids):
+def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor,
+          kind: str) -> Tensor:
     residual = x
     x = rms(x, "input_layernorm")
-    x, probabilities = attention(m, x, cos, sin, mask)
+    x, probabilities = attention(m, x, cos, sin, mask, kind)
     x = residual + x
     residual = x
     x = rms(x, "post_attention_layernorm")
@@ -66,16 +76,25 @@ def block(m: Structure, x, cos, sin, mask, position_ids):
     return x
 
 
-def attention(m: Structure, x, cos, sin, mask):
+def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
+              kind: str) -> tuple[Tensor, Tensor | None]:
     with scope("self_attn"):
-        q = split_heads(project(x, "q_proj"), "b a s d")
-        k = split_heads(project(x, "k_proj"), "b k s d")
-        v = split_heads(project(x, "v_proj"), "b k s d")
+        q = heads(m, x, "q", "a")
+        k = heads(m, x, "k", "k")
+        v = swap(view(project(x, "v_proj"), "b s k d"), "b k s d")
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        x, probabilities = attend(m, q, k, v, mask)
+        x, probabilities = attend(m, q, k, v, mask, kind)
         return project(x, "o_proj"), probabilities
 
 
-def mlp(m: Structure, x):
+def heads(m: Structure, x: Tensor, part: str, count: str) -> Tensor:
+    """Queries or keys of each head; Qwen3 normalises them while a token's heads lie together."""
+    x = view(project(x, f"{part}_proj"), f"b s {count} d")
+    if m.has("qk_norm"):
+        x = rms(x, f"{part}_norm")
+    return swap(x, f"b {count} s d")
+
+
+def mlp(m: Structure, x: Tensor) -> Tensor:
     with scope("mlp"):
         return project(activation(project(x, "gate_proj"), m.activation) * project(x, "up_proj"), "down_proj")

@@ -8,34 +8,11 @@ from __future__ import annotations
 from peakmem.estimate.autograd import Node
 from peakmem.estimate.layout import Dims, dense_order, dims
 from peakmem.estimate.ops import add, autocast, cast, dropout, last, scale, softmax
-from peakmem.estimate.positions import made, packed_sequences
+from peakmem.estimate.masks import where
+from peakmem.estimate.positions import made
 from peakmem.estimate.shapes import contiguous, piece, rename, reshape, swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current
-
-
-def causal_mask(m: Structure, dtype: str, batched_positions: bool = True) -> Tensor | None:
-    """create_causal_mask without a padding mask: none for fused kernels, (b, 1, s, s) numbers for eager."""
-    packed_sequences()
-    return eager_mask(dtype) if m.kernel("full") == "eager" else None
-
-
-def boolean_mask(operations: int = 1) -> Tensor:
-    """sdpa_mask: four aranges, then one comparison per condition, seen as (b, 1, s, s)."""
-    batch, head = made("b", "int64", "batch numbers"), made("1", "int64", "head numbers")
-    rows = made("s", "int64", "query numbers")
-    rows = made("s", "int64", "query numbers")
-    columns = made("s", "int64", "key numbers")
-    columns = made("s", "int64", "key numbers")
-    mask = made("1 1 s s'", "bool", "causal mask")
-    del batch, head, rows, columns
-    return mask.seen_as(dims("b 1 s s'"))
-
-
-def eager_mask(dtype: str) -> Tensor:
-    """eager_mask: the boolean mask as numbers, 0 or the lowest of the dtype."""
-    mask = boolean_mask()
-    return where(mask, "b 1 s s'", dtype, "causal mask as numbers")
 
 
 def attend(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None,
@@ -228,12 +205,3 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool, dr
 
 def causal_numbers(mask: Tensor) -> Tensor:
     return where(mask, "s s'", "fp32", "causal mask as numbers")
-
-
-def where(mask: Tensor, target: str, dtype: str, name: str) -> Tensor:
-    """where(mask, 0, lowest): both numbers become tensors first."""
-    zero = made("", dtype, "zero")
-    lowest = made("", dtype, "lowest number")
-    out = made(target, dtype, name)
-    del zero, lowest
-    return out

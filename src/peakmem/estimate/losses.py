@@ -6,20 +6,21 @@ from collections.abc import Callable
 
 from peakmem.estimate.autograd import Node
 from peakmem.estimate.layout import dims
-from peakmem.estimate.ops import autocast_fp32, cast
+from peakmem.estimate.ops import autocast_fp32, cast, scale, tanh
 from peakmem.estimate.shapes import view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Tensor, current, scope
 from peakmem.estimate.weights import project
 
 
-def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str,
-              cap: Callable[[Tensor], Tensor] | None = None, head: str = "lm_head") -> Tensor:
-    """A decoder with a head: `run` gives the last hidden states, `cap` may change the logits."""
+def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str, head: str = "lm_head") -> Tensor:
+    """A decoder with a head: `run` gives the last hidden states."""
     hidden = run()
     logits = project(hidden, head, tied_to(m, embedding))
-    if cap is not None:
-        logits = cap(logits)
+    if m.has("logit_softcap"):
+        logits = scale(logits, "logits, scaled down")
+        logits = tanh(logits)
+        logits = scale(logits, "logits, capped")
     if m.loss == "sum":
         return total(logits)
     return causal_lm_loss(logits)

@@ -34,6 +34,12 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         switches.add("wide_heads")
     if model.head_size % 8:
         switches.add("odd_heads")
+    if narrow_window(model, setup):
+        switches.add("narrow_window")
+    if setup.sequence % 8:
+        switches.add("odd_sequence")
+    if model.rotary_size:
+        switches.add("partial_rotary")
     structure = Structure(
         architecture=model.architecture,
         implementation=setup.implementation,
@@ -91,10 +97,13 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
 
 
 def kinds_of(model: Model, setup: Setup) -> tuple[str, ...]:
-    """The kind of every layer. A window that is not shorter than the sequence is no window."""
-    windowed = model.window and setup.sequence >= model.window
-    default = "sliding" if windowed and not model.layer_kinds else "full"
-    return model.layer_kinds or (default,) * model.layers
+    """The kind of every layer."""
+    return model.layer_kinds or ("sliding" if model.window else "full",) * model.layers
+
+
+def narrow_window(model: Model, setup: Setup) -> bool:
+    """Whether the window hides tokens, as masking_utils.py sees it: a window as long as the sequence already does."""
+    return bool(model.window) and setup.sequence >= model.window
 
 
 def dropouts_of(model: Model, setup: Setup) -> frozenset[str]:
@@ -110,7 +119,7 @@ def kernel_of(model: Model, setup: Setup, kind: str) -> str:
         return setup.attention
     recipe = PRECISIONS[setup.precision]
     dtype = recipe.autocast or recipe.weights
-    masked = kind == "sliding" and bool(model.window) and setup.sequence >= model.window
+    masked = kind == "sliding" and narrow_window(model, setup)
     if dtype in ("bf16", "fp16") and not masked and model.head_size <= 256:
         return "flash"
     grouped = model.kv_heads < model.heads and not masked and model.head_size <= 256

@@ -1,0 +1,16 @@
+"""Mistral, as transformers 5.24 runs it (models/mistral/modeling_mistral.py): Llama with one window for all layers."""
+
+from __future__ import annotations
+
+from peakmem.architectures import llama
+from peakmem.estimate.losses import causal_lm
+from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Tensor
+
+MIRRORS = "transformers 5.24.0 models/mistral/modeling_mistral.py"
+
+define = llama.define
+
+
+def forward(m: Structure, ids: Tensor) -> Tensor:
+    return causal_lm(m, lambda: llama.model(m, ids, m.kinds()), "model.embed_tokens")

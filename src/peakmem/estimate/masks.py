@@ -1,0 +1,73 @@
+"""The attention masks that transformers makes before the first layer (masking_utils.py), without padding.
+
+Fused kernels need none unless a window hides tokens; eager code always gets one, as numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peakmem.estimate.layout import dims
+from peakmem.estimate.positions import made, packed_sequences
+from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Tensor
+
+
+def layer_masks(m: Structure, dtype: str, kinds: Iterable[str]) -> dict[str, Tensor | None]:
+    """The mask of each kind of layer, made in this order: `full` is plain causal, `sliding` has a window."""
+    make = {"full": causal_mask, "sliding": sliding_mask}
+    return {kind: make[kind](m, dtype) for kind in kinds}
+
+
+def causal_mask(m: Structure, dtype: str) -> Tensor | None:
+    """create_causal_mask: none for fused kernels, (b, 1, s, s) numbers for eager."""
+    packed_sequences()
+    return as_numbers(boolean_mask(), dtype) if m.kernel("full") == "eager" else None
+
+
+def sliding_mask(m: Structure, dtype: str) -> Tensor | None:
+    """create_sliding_window_causal_mask: fused kernels need none while the window holds the whole sequence."""
+    packed_sequences()
+    if m.kernel("sliding") == "eager":
+        return as_numbers(boolean_mask(windowed=True), dtype)
+    return boolean_mask(windowed=True) if m.has("narrow_window") else None
+
+
+def boolean_mask(windowed: bool = False) -> Tensor:
+    """sdpa_mask: four aranges, then the comparisons, seen as (b, 1, s, s)."""
+    batch, head = made("b", "int64", "batch numbers"), made("1", "int64", "head numbers")
+    rows = made("s", "int64", "query numbers")
+    rows = made("s", "int64", "query numbers")
+    columns = made("s", "int64", "key numbers")
+    columns = made("s", "int64", "key numbers")
+    mask = window_and_causal() if windowed else made("1 1 s s'", "bool", "causal mask")
+    del batch, head, rows, columns
+    return mask.seen_as(dims("b 1 s s'"))
+
+
+def window_and_causal() -> Tensor:
+    """and_masks of sliding_window_overlay and causal_mask_function: each condition, then a conjunction."""
+    result = made("", "bool", "one")
+    start = made("s", "int64", "first key of the window")
+    condition = made("1 1 s s'", "bool", "inside the window")
+    del start
+    result = made("1 1 s s'", "bool", "window mask")
+    del condition
+    condition = made("1 1 s s'", "bool", "causal mask")
+    result = made("1 1 s s'", "bool", "window mask")
+    del condition
+    return result
+
+
+def as_numbers(mask: Tensor, dtype: str) -> Tensor:
+    """eager_mask: the boolean mask as numbers, 0 or the lowest of the dtype."""
+    return where(mask, "b 1 s s'", dtype, "causal mask as numbers")
+
+
+def where(mask: Tensor, target: str, dtype: str, name: str) -> Tensor:
+    """where(mask, 0, lowest): both numbers become tensors first."""
+    zero = made("", dtype, "zero")
+    lowest = made("", dtype, "lowest number")
+    out = made(target, dtype, name)
+    del zero, lowest
+    return out
