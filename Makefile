@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 # The first Python that is new enough; PYTHON=... on the command line wins.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BENCHES := $(wildcard benchmarks/allocator.py benchmarks/speed*.py)
 EXAMPLE := examples/llama-3.1-8b/config.json
 ASK ?= estimate $(EXAMPLE) --sequence 4096 --batch 1 --gpu H100
 
@@ -32,7 +33,7 @@ docs: $(VENV)/.dev ## the documentation, as pages in docs/_build/html
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 bench: $(VENV)/.dev ## how fast: a cold command, a new structure, a sweep
-	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in $(BENCHES); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean: ## remove what the commands above have made
 	rm -rf $(VENV) docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info

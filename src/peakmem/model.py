@@ -23,9 +23,9 @@ class Model:
     heads: int
     kv_heads: int
     head_size: int
-    feed_forward: int
+    feed_forward: int  # of the dense layers; of an expert where all layers are experts
     vocabulary: int = 0
-    positions: int = 0  # rows of a learned position table
+    positions: int = 0  # rows of a learned position table (OPT has two more than positions)
     tied: bool = False  # the head is the embedding matrix
     activation: str = "silu"
     window: int = 0  # sliding attention window in tokens; 0: none
