@@ -16,6 +16,8 @@ CODE = {
     ("gemma", "transformers"): "gemma",
     ("gemma2", "transformers"): "gemma2",
     ("gemma3_text", "transformers"): "gemma3",
+    ("mixtral", "transformers"): "mixtral",
+    ("qwen3_moe", "transformers"): "qwen3_moe",
 }
 
 

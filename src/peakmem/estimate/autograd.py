@@ -16,14 +16,15 @@ from sys import getrefcount
 from typing import Any, NamedTuple
 
 from peakmem.estimate.layout import GAP, Dims, Memory, dense_order, is_dense, viewable
-from peakmem.estimate.tape import Begin, End, Parameter, Place, Tape, Tensor, current
+from peakmem.estimate.tape import Begin, Block, End, Parameter, Place, Tape, Tensor, current
 
 
 class Gradient(NamedTuple):
     """One gradient of an operation, as its backward formula makes it.
 
     how: `new` (a tensor of its own), `pass` (the incoming gradient itself), `reshape` and `permute` (the
-    incoming gradient under the input's shape), `zero` (a full tensor of which the gradient is a slice),
+    incoming gradient under the input's shape), `expand` (the same, a summed dimension being expanded), `zero` (a
+    full tensor of which the gradient is a slice),
     `work` (no gradient at all: a tensor that the formula needs until it returns).
     """
 
@@ -155,6 +156,9 @@ def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor |
             results[line.edge] = reshaped(tape, g, line.dims)
             continue
         if line.how == "permute":
+            results[line.edge] = g.seen_as(line.dims)
+            continue
+        if line.how == "expand":
             results[line.edge] = g.seen_as(line.dims)
             continue
         if line.how in ("narrow", "rename"):
@@ -311,16 +315,23 @@ def backward(tape: Tape, loss: Tensor, callbacks: list[Any] | None = None) -> No
         if all(g is None for g in node.buffer):
             continue
         if node.fold != fold or node.layer != layer:
-            if fold:
-                tape.events.append(End())
+            if layer:
+                tape.events.append(Block(False))
+            if node.fold != fold:
+                if fold:
+                    tape.events.append(End())
+                if node.fold:
+                    tape.events.append(Begin(node.fold))
             fold, layer = node.fold, node.layer
             tape.fold, tape.layer = fold, layer
-            if fold:
-                tape.events.append(Begin(fold))
+            if layer:
+                tape.events.append(Block(True))
         tape.scope = node.scope
         tape.events.append(Place(f"{node.scope}/{node.op}"))
         run_node(tape, node)
         del node
+    if layer:
+        tape.events.append(Block(False))
     if fold:
         tape.events.append(End())
     tape.fold = tape.layer = tape.scope = ""

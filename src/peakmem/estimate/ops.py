@@ -108,6 +108,16 @@ def mean_last(x: Tensor) -> Tensor:
     return n.output(out)
 
 
+def total_over(x: Tensor, at: int, keep: bool = False, name: str = "sum") -> Tensor:
+    """sum over one dimension: the gradient is expanded, without memory of its own (SumBackward1)."""
+    x = autocast_fp32(x)
+    n = Node("sum", x)
+    left: Dims = ((),) if keep else ()
+    out = n.makes(x.dims[:at] + left + x.dims[at + 1:], x.dtype, None, name)
+    n.gradient(0, "expand")
+    return n.output(out)
+
+
 def rsqrt(x: Tensor) -> Tensor:
     """rsqrt: the result is kept; `-0.5 * grad * result.pow(3)` makes two tensors on the way."""
     x = autocast_fp32(x)

@@ -30,6 +30,10 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         switches.add("tied")
     if model.kv_heads < model.heads:
         switches.add("grouped_heads")
+    if model.window:
+        switches.add("window")
+    if model.experts:
+        switches.add("experts")
     if model.head_size > 256:
         switches.add("wide_heads")
     if model.head_size % 8:
@@ -49,7 +53,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         activation=model.activation,
         dtype=recipe.weights,
         autocast=recipe.autocast or "",
-        kernels=tuple((kind, kernel_of(model, setup, kind)) for kind in sorted({"full", *kinds})),
+        kernels=tuple((kind, kernel_of(model, setup, kind)) for kind in sorted({"full", "sliding", *kinds})),
         dropouts=dropouts_of(model, setup),
         checkpoint=setup.checkpoint,
         checkpoint_save=setup.checkpoint_save if setup.checkpoint == "selective" else (),

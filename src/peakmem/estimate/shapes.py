@@ -115,3 +115,12 @@ def cat(parts: list[Tensor], target: Dims | str, name: str = "joined") -> Tensor
     for i in range(len(parts)):
         n.gradient(i, "narrow")
     return n.output(out)
+
+
+def index(x: Tensor, rows: Tensor, target: Dims | str, name: str = "picked") -> Tensor:
+    """x[rows], rows being numbers: keeps them, the gradient is written into zeros (IndexBackward0)."""
+    n = Node("index", x)
+    n.saves(rows, f"which rows {n.scope} picked")
+    out = n.makes(shaped(target), x.dtype, None, name)
+    n.gradient(0)
+    return n.output(out)

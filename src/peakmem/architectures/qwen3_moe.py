@@ -1,0 +1,61 @@
+"""Qwen3-MoE, as transformers 5.24 runs it (models/qwen3_moe/modeling_qwen3_moe.py).
+
+Qwen3's attention with norms on q and k; in each layer experts or a dense feed-forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, rms_norm
+from peakmem.architectures.llama import mlp
+from peakmem.architectures.mixtral import expert_rows, model, moe
+from peakmem.estimate.losses import causal_lm
+from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Tensor
+
+MIRRORS = "transformers 5.24.0 models/qwen3_moe/modeling_qwen3_moe.py, experts implementation grouped_mm"
+
+
+def define(m: Structure) -> Definition:
+    yield from embedding("model.embed_tokens", "V", "h")
+    yield Layers("model.layers", lambda kind: block_rows(m, kind))
+    yield from rms_norm("model.norm")
+    yield from buffer("model.rotary_emb.inv_freq", "d/2", "fp32")
+    yield from buffer("model.rotary_emb.original_inv_freq", "d/2", "fp32")
+    if not m.has("tied"):
+        yield from linear("lm_head", "V", "h")
+
+
+def block_rows(m: Structure, kind: str) -> Iterator[Row]:
+    biased = m.has("attention_bias")
+    yield from linear("self_attn.q_proj", "(a d)", "h", biased)
+    yield from linear("self_attn.k_proj", "(k d)", "h", biased)
+    yield from linear("self_attn.v_proj", "(k d)", "h", biased)
+    yield from linear("self_attn.o_proj", "h", "(a d)", m.has("output_bias"))
+    yield from rms_norm("self_attn.q_norm", "d")
+    yield from rms_norm("self_attn.k_norm", "d")
+    if has_experts(m, kind):
+        yield from expert_rows("mlp.experts")
+        yield Row("mlp.gate.weight", "E h")
+    else:
+        yield from linear("mlp.gate_proj", "f", "h")
+        yield from linear("mlp.up_proj", "f", "h")
+        yield from linear("mlp.down_proj", "h", "f")
+    yield from rms_norm("input_layernorm")
+    yield from rms_norm("post_attention_layernorm")
+
+
+def has_experts(m: Structure, kind: str) -> bool:
+    """Whether a layer of this kind has experts: all have, unless some are called dense."""
+    return m.has("experts") and kind != "dense"
+
+
+def forward(m: Structure, ids: Tensor) -> Tensor:
+    return causal_lm(m, lambda: model(m, ids, lambda kind: sparse if has_experts(m, kind) else mlp),
+                     "model.embed_tokens")
+
+
+def sparse(m: Structure, x: Tensor) -> Tensor:
+    """Qwen3MoeSparseMoeBlock: its router's weights have the dtype of the logits."""
+    return moe(m, x, keeps_dtype=True)

@@ -1,0 +1,111 @@
+"""Mixture of experts as transformers 5.24 runs it: a router, and experts as 3-D weights.
+
+Source: integrations/moe.py (grouped_mm_experts_forward, the default implementation) and the routers in
+models/mixtral and models/qwen3_moe. Every token meets K of E experts, so the sorted rows are b·s·K in number
+however the router distributes them: nothing here depends on the balance.
+"""
+
+from __future__ import annotations
+
+from peakmem.estimate.autograd import Node
+from peakmem.estimate.layout import flat
+from peakmem.estimate.ops import activation, cast, mul, softmax, total_over
+from peakmem.estimate.positions import made
+from peakmem.estimate.shapes import index, split, view
+from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Tensor, scope
+from peakmem.estimate.weights import product, weight
+
+
+def router(m: Structure, x: Tensor, keeps_dtype: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """MixtralTopKRouter, Qwen3MoeTopKRouter: logits, and each row's K weights and expert numbers.
+
+    keeps_dtype: the weights return to the dtype of the logits (Qwen3-MoE); else they stay fp32 (Mixtral).
+    """
+    with scope("gate"):
+        logits = product(x, weight("weight"), None)
+        chances = softmax(logits, "fp32")
+        values, numbers = topk(chances, "K")
+        if m.has("norm_topk"):
+            values = divide_in_place(values, total_over(values, 1, keep=True))
+        if keeps_dtype:
+            values = cast(values, logits.dtype, "expert weights")
+        return logits, values, numbers
+
+
+def experts(m: Structure, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+    """grouped_mm_experts_forward on rows x of (b s, h): sorted by expert, two grouped products, sorted back."""
+    with scope("experts"):
+        sample_weights = view(top_k_weights, "(b s K)")
+        expert_ids_g = made("(b s K)", "int64", "expert numbers, sorted")
+        perm = made("(b s K)", "int64", "order by expert")
+        selected = index(x, made("(b s K)", "int64", "row of each sorted place"), "(b s K) h", "rows, by expert")
+        sample_weights_g = index(sample_weights, perm, "(b s K)", "expert weights, sorted")
+        histc_input = made("(b s K)", "int32", "expert numbers in int32")
+        tokens_per_expert = made("E", "int32", "rows per expert")
+        offsets = made("E", "int32", "where each expert ends")
+        proj_out = grouped(selected, "gate_up_proj", offsets)
+        proj_out = gated(m, proj_out)
+        proj_out = grouped(proj_out, "down_proj", offsets)
+        weighted_out = mul(proj_out, view(sample_weights_g, "(b s K) 1"), "output, weighted")
+        inv_perm = made("(b s K)", "int64", "order back")
+        made("(b s K)", "int64", "arange")
+        weighted_out = index(weighted_out, inv_perm, "(b s K) h", "output, in order")
+        final = total_over(view(weighted_out, "(b s) K h"), 1)
+        final = cast(final, x.dtype, "output")
+        del expert_ids_g, histc_input, tokens_per_expert
+        return final
+
+
+def gated(m: Structure, gate_up: Tensor) -> Tensor:
+    """_default_apply_gate."""
+    gate, up = split(gate_up, 1, ["x", "x"])
+    return mul(activation(gate, m.activation), up)
+
+
+def grouped(x: Tensor, name: str, offsets: Tensor) -> Tensor:
+    """grouped_mm of rows, sorted by expert, with each expert's own (out, in) matrix.
+
+    Not on autocast's lists: the rows take the dtype of the weight. The weight's gradient comes first, through a
+    transposed view (derivatives.yaml, _grouped_mm).
+    """
+    w = weight(name)
+    with scope(name):
+        x = cast(x, w.dtype)
+        n = Node("grouped_mm", x, w)
+        if n.needs(1):
+            n.saves(x, f"gradient of {n.scope}")
+        if n.needs(0):
+            n.saves(w, f"gradient of the input of {n.scope}")
+        n.saves(offsets, f"which rows belong to which expert of {n.scope}")
+        y = n.makes((x.dims[0], w.dims[1]), x.dtype)
+        n.flops(2, (*flat(y.dims), *x.dims[1]))
+        n.gradient(1, view=True)
+        n.gradient(0)
+        return n.output(y)
+
+
+def topk(x: Tensor, k: str) -> tuple[Tensor, Tensor]:
+    """topk over the last dimension: keeps the indices, the gradient is written into zeros (TopkBackward0)."""
+    n = Node("topk", x)
+    values = n.makes((*x.dims[:-1], (k,)), x.dtype, None, "largest")
+    indices = n.makes(values.dims, "int64", None, "places of the largest")
+    n.keeps(indices, f"which values {n.scope} chose")
+    n.gradient(0)
+    return n.output(values), indices
+
+
+def divide_in_place(x: Tensor, y: Tensor) -> Tensor:
+    """x /= y: the result takes x's memory, so a copy of x is kept for the gradient of y.
+
+    That gradient is `-grad * ((x / y) / y)`: three tensors on the way (FunctionsManual.cpp,
+    div_tensor_other_grad).
+    """
+    n = Node("div_", x, y)
+    if n.needs(0) or n.needs(1):
+        n.saves(y, f"gradients of the division in {n.scope}")
+    if n.needs(1):
+        n.saves(n.makes(x.dims, x.dtype, None, "undivided copy"), f"gradient of the divisor in {n.scope}")
+    n.gradient(1, dims=x.dims, temporaries=((x.dims, x.dtype),) * 3)
+    n.gradient(0)
+    return n.output(x.seen_as(x.dims))
