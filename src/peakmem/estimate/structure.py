@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from peakmem.estimate.tape import Tensor, current, scope
+from peakmem.estimate.tape import Block, Tensor, current, scope
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,10 @@ class Structure:
                 with tape.repeated(segment.count(copy)):
                     for j, kind in enumerate(segment.kinds):
                         outer, tape.layer = tape.layer, f"{i}.{copy}.{j}:"
+                        tape.events.append(Block(True))
                         with scope(f"{name}.*"):
                             yield kind
+                        tape.events.append(Block(False))
                         tape.layer = outer
 
 

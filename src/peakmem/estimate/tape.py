@@ -42,13 +42,19 @@ class Place(NamedTuple):
     path: str
 
 
+class Block(NamedTuple):
+    """A layer begins or ends here; moments are counted in layers."""
+
+    begins: bool
+
+
 class Record:
     """What the ledger will say of one storage."""
 
-    __slots__ = ("key", "name", "kind", "why", "scratch", "fold")
+    __slots__ = ("key", "name", "kind", "why", "scratch", "fold", "scope")
 
-    def __init__(self, key: Key, name: str, kind: str, fold: str, scratch: bool) -> None:
-        self.key, self.name, self.kind, self.fold, self.scratch = key, name, kind, fold, scratch
+    def __init__(self, key: Key, name: str, kind: str, fold: str, scratch: bool, scope: str) -> None:
+        self.key, self.name, self.kind, self.fold, self.scratch, self.scope = key, name, kind, fold, scratch, scope
         self.why: list[str] = []
 
 
@@ -159,7 +165,7 @@ class Tape:
         """A tensor with memory of its own. One without elements has no storage, as in PyTorch."""
         order = flat(dims) if memory is None else memory
         key = size_key(dtype, flat(dims)) if key is None else key
-        record = Record(key, name or self.scope, self.kind, self.fold, scratch)
+        record = Record(key, name or self.scope, self.kind, self.fold, scratch, self.scope)
         return Tensor(dims, dtype, order, Storage(self, record))
 
     def count(self, op: str, scope: str, per_element: int, letters: Memory) -> None:
