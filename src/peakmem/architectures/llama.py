@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, rms_norm
 from peakmem.estimate.attention import attend
@@ -45,28 +45,28 @@ def block_rows(m: Structure) -> Iterator[Row]:
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:
-    return causal_lm(m, lambda: model(m, ids, ("full",)), "model.embed_tokens")
+    return causal_lm(m, lambda: model(m, ids), "model.embed_tokens")
 
 
-def model(m: Structure, ids: Tensor, mask_kinds: Iterable[str]) -> Tensor:
-    """The decoder; mask_kinds: the masks that it makes, in order."""
+def model(m: Structure, ids: Tensor, body: Callable[..., Tensor] | None = None,
+          masked: Iterable[str] = ("full",)) -> Tensor:
+    """The decoder. body: its layer, where it is not Llama's; masked: the kinds of layers it makes masks for, in order."""
     with scope("model"):
         x = inputs_embeds = embed(ids, "embed_tokens")
         position_ids = positions()
-        masks = layer_masks(m, x.dtype, mask_kinds)
+        masks = layer_masks(m, x.dtype, masked)
         cos, sin = rotary_table(x.dtype)
         for kind in m.layers("layers"):
-            x = m.layer(block, x, cos, sin, masks[kind], position_ids, kind)
+            x = m.layer(body or block, x, cos, sin, masks[kind], position_ids)
         x = rms(x, "norm")
         del inputs_embeds
         return x
 
 
-def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor,
-          kind: str) -> Tensor:
+def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor) -> Tensor:
     residual = x
     x = rms(x, "input_layernorm")
-    x, probabilities = attention(m, x, cos, sin, mask, kind)
+    x, probabilities = attention(m, x, cos, sin, mask)
     x = residual + x
     residual = x
     x = rms(x, "post_attention_layernorm")
@@ -76,14 +76,14 @@ def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None
     return x
 
 
-def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
-              kind: str) -> tuple[Tensor, Tensor | None]:
+def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor,
+              mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
     with scope("self_attn"):
         q = heads(m, x, "q", "a")
         k = heads(m, x, "k", "k")
         v = swap(view(project(x, "v_proj"), "b s k d"), "b k s d")
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        x, probabilities = attend(m, q, k, v, mask, kind)
+        x, probabilities = attend(m, q, k, v, mask)
         return project(x, "o_proj"), probabilities
 
 

@@ -13,4 +13,4 @@ define = llama.define
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:
-    return causal_lm(m, lambda: llama.model(m, ids, m.kinds()), "model.embed_tokens")
+    return causal_lm(m, lambda: llama.model(m, ids, masked=m.kinds()), "model.embed_tokens")

@@ -15,4 +15,4 @@ define = llama.define
 def forward(m: Structure, ids: Tensor) -> Tensor:
     # The full mask is made even where every layer has a window.
     masks = ("full", "sliding") if "sliding" in m.kinds() else ("full",)
-    return causal_lm(m, lambda: llama.model(m, ids, masks), "model.embed_tokens")
+    return causal_lm(m, lambda: llama.model(m, ids, masked=masks), "model.embed_tokens")

@@ -15,20 +15,23 @@ from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current
 
 
-def attend(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None,
-           kind: str = "full") -> tuple[Tensor, Tensor | None]:
+def attend(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """The attention of one layer, its heads merged to (b, s, a·d), and the probabilities where they exist.
 
     The kernel is what the structure says. transformers hands the eager probabilities up to the layer, which
     holds them until it returns.
     """
-    kernel = m.kernel(kind)
+    kernel = m.kernel("full")
+    if mask is not None and kernel != "eager":
+        kernel = m.kernel("sliding")
     drop, grouped = m.drops("attention"), m.has("grouped_heads")
     if kernel == "eager":
         return eager(q, k, v, mask, grouped, drop)
     if grouped and (mask is not None or m.has("wide_heads")):
         k, v = repeat_heads(k), repeat_heads(v)
         grouped = False
+    if mask is not None:
+        return merged(masked(m, kernel, q, k, v, mask, drop)), None
     if kernel == "math":
         return merged(math(q, k, v, mask, grouped, drop)), None
     if kernel == "efficient":
@@ -81,12 +84,9 @@ def pad(x: Tensor, letter: str) -> Tensor:
 def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     """aten::_scaled_dot_product_efficient_attention: as flash, with the logsumexp's s rounded up to 32.
 
-    A boolean mask becomes numbers first, and the kernel keeps them (sdp::convert_boolean_attn_mask).
     Source: aten/src/ATen/native/transformers/cuda/attention.cu.
     """
     q, k, v = autocast(q), autocast(k), autocast(v)
-    if mask is not None and mask.dtype == "bool":
-        mask = mask_as_numbers(mask, q.dtype)
     n = Node("efficient", q, k, v)
     save_inputs(n, q, k, v)
     if mask is not None:
@@ -99,9 +99,20 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Te
     return finish(n, q, k, v, out, lse, seed, offset)
 
 
-def mask_as_numbers(mask: Tensor, dtype: str) -> Tensor:
-    """convert_boolean_attn_mask: where(mask, 0, -inf) in the dtype of the queries."""
-    return where(mask, "b 1 s s'", dtype, "mask as numbers")
+def masked(m: Structure, kernel: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, drop: bool) -> Tensor:
+    """scaled_dot_product_attention with a boolean mask, which becomes numbers first: 0 and -inf.
+
+    The efficient kernel wants each row to start at a multiple of 8 elements, so rows of other lengths are copied.
+    Every layer makes the numbers anew, and their kernel keeps them for its backward.
+    Source: aten/src/ATen/native/transformers/attention.cpp, convert_boolean_attn_mask and preprocess_mask.
+    """
+    q, k, v = autocast(q), autocast(k), autocast(v)
+    numbers = where(mask, "b 1 s s'", q.dtype, "mask as numbers")
+    if kernel == "math":
+        return math(q, k, v, numbers, False, drop)
+    if m.has("odd_sequence"):
+        numbers = made("b 1 s s^8", numbers.dtype, "mask as numbers, padded").seen_as(numbers.dims)
+    return efficient(q, k, v, numbers)
 
 
 def save_inputs(n: Node, q: Tensor, k: Tensor, v: Tensor) -> None:
@@ -198,8 +209,8 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool, dr
     attn = matmul(query, scale(swap(keys, (b, a, d, t)), "keys, scaled"))
     attn = softmax(attn)
     attn = dropout(attn, drop)
+    low = cast(attn, origin)  # a result that nobody uses; arguments of make_tuple are evaluated from the right
     out = cast(matmul(attn, values), origin)
-    low = cast(attn, origin)
     return out if low else out
 
 

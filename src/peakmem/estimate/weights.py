@@ -65,7 +65,8 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
         n.gradient(0, view=flattened)
         n.gradient(1, view=not transposed)
         n.gradient(2, "pass")
-        n.deliver = (2, 1, 0) if transposed else (2, 0, 1)
+        # x's view is older than the weight's t(), so x's gradient waits for the weight's
+        n.deliver = (2, 1, 0) if transposed or flattened else (2, 0, 1)
     n.incoming = (flat(rows), out)
     del given
     return n.output(y)
