@@ -23,6 +23,7 @@ def router(m: Structure, x: Tensor, keeps_dtype: bool) -> tuple[Tensor, Tensor, 
     keeps_dtype: the weights return to the dtype of the logits (Qwen3-MoE); else they stay fp32 (Mixtral).
     """
     with scope("gate"):
+        x = view(x, "(b s) h")
         logits = product(x, weight("weight"), None)
         chances = softmax(logits, "fp32")
         values, numbers = topk(chances, "K")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peakmem.estimate.autograd import Node
 from peakmem.estimate.layout import GAP, Dims, dims, is_contiguous, viewable
-from peakmem.estimate.ops import last
+from peakmem.estimate.ops import cast, last
 from peakmem.estimate.tape import Tensor, current
 
 
@@ -13,10 +13,11 @@ def shaped(target: Dims | str) -> Dims:
 
 
 def view(x: Tensor, target: Dims | str) -> Tensor:
-    """view(): no memory in forward; backward is a copy where the gradient's strides allow no view."""
+    """view(): no memory in forward; backward is a copy where the gradient's strides allow no view.
+
+    A view to the same shape is a node too: gradients meet one node later.
+    """
     target = shaped(target)
-    if x.dims == target:
-        return x
     n = Node("view", x)
     n.gradient(0, "reshape")
     return n.output(x.seen_as(target))
@@ -74,6 +75,22 @@ def expand(x: Tensor, target: Dims | str) -> Tensor:
     return n.output(x.seen_as(shaped(target)))
 
 
+def alias(x: Tensor) -> Tensor:
+    """Indexing that leaves nothing out: a view of everything; the gradient passes (AliasBackward0)."""
+    n = Node("alias", x)
+    n.gradient(0, "pass")
+    return n.output(x.seen_as(x.dims))
+
+
+def select(x: Tensor, at: int) -> Tensor:
+    """x[:, 0]: one element of a dimension, which goes. Backward makes a full tensor (SelectBackward0)."""
+    gone = x.dims[at]
+    memory = tuple(GAP if letter == gone[0] else letter for letter in x.memory if letter not in gone[1:])
+    n = Node("select", x)
+    n.gradient(0)
+    return n.output(x.seen_as(x.dims[:at] + x.dims[at + 1:], memory))
+
+
 def piece(x: Tensor, at: int, part: tuple[str, ...] | str) -> Tensor:
     """A slice of one dimension, which gets these letters. Backward makes a full tensor (SliceBackward0)."""
     part = (part,) if isinstance(part, str) else part
@@ -108,9 +125,14 @@ def split(x: Tensor, at: int, parts: list[tuple[str, ...] | str]) -> list[Tensor
 
 
 def cat(parts: list[Tensor], target: Dims | str, name: str = "joined") -> Tensor:
-    """cat: a contiguous result; each part's gradient is a slice of the incoming one (CatBackward0)."""
-    n = Node("cat", *parts)
+    """cat: a contiguous result; each part's gradient is a slice of the incoming one (CatBackward0).
+
+    Autocast casts all parts to the widest dtype first (aten/src/ATen/autocast_mode.h, AT_FORALL_PROMOTE).
+    """
     dtype = "fp32" if any(x.dtype == "fp32" for x in parts) else parts[0].dtype
+    if current().autocast:
+        parts = [cast(x, dtype) for x in parts]
+    n = Node("cat", *parts)
     out = n.makes(shaped(target), dtype, None, name)
     for i in range(len(parts)):
         n.gradient(i, "narrow")
