@@ -16,6 +16,9 @@ CODE = {
     ("gemma", "transformers"): "gemma",
     ("gemma2", "transformers"): "gemma2",
     ("gemma3_text", "transformers"): "gemma3",
+    ("gpt2", "transformers"): "gpt2",
+    ("opt", "transformers"): "opt",
+    ("gpt_neox", "transformers"): "gpt_neox",
     ("mixtral", "transformers"): "mixtral",
     ("qwen3_moe", "transformers"): "qwen3_moe",
 }

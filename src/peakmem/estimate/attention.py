@@ -15,18 +15,19 @@ from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current
 
 
-def attend(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def attend(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, softmax_in: str = "fp32",
+           causal: bool = True) -> tuple[Tensor, Tensor | None]:
     """The attention of one layer, its heads merged to (b, s, a·d), and the probabilities where they exist.
 
     The kernel is what the structure says. transformers hands the eager probabilities up to the layer, which
-    holds them until it returns.
+    holds them until it returns. softmax_in: see `eager`.
     """
     kernel = m.kernel("full")
     if mask is not None and kernel != "eager":
         kernel = m.kernel("sliding")
     drop, grouped = m.drops("attention"), m.has("grouped_heads")
     if kernel == "eager":
-        return eager(q, k, v, mask, grouped, drop)
+        return eager(q, k, v, mask, grouped, drop, softmax_in)
     if grouped and (mask is not None or m.has("wide_heads")):
         k, v = repeat_heads(k), repeat_heads(v)
         grouped = False
@@ -170,9 +171,13 @@ def keys_as(x: Tensor) -> Tensor:
     return rename(x, (b, a, ("s'",), d))
 
 
-def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool,
-          drop: bool) -> tuple[Tensor, Tensor]:
-    """transformers' eager_attention_forward: the scores exist; the softmax runs in fp32 and is cast back."""
+def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool, drop: bool,
+          softmax_in: str = "fp32") -> tuple[Tensor, Tensor]:
+    """transformers' eager_attention_forward: the scores exist.
+
+    softmax_in: `fp32`, and cast back to q's dtype; or `own` dtype (under autocast fp32 all the same), which GPT-2
+    then casts to v's in a second statement: `own, cast back`.
+    """
     keys = repeat_heads(k) if grouped else k
     values = repeat_heads(v) if grouped else v
     keys, values = keys_as(keys), keys_as(values)
@@ -180,7 +185,12 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool,
     weights = scale(matmul(q, swap(keys, (b, a, d, t))), "scores, scaled")
     if mask is not None:
         weights = add(weights, mask, "scores, masked")
-    weights = cast(softmax(weights, "fp32"), q.dtype, "probabilities")
+    if softmax_in == "fp32":
+        weights = cast(softmax(weights, "fp32"), q.dtype, "probabilities")
+    else:
+        weights = softmax(weights)
+    if softmax_in == "own, cast back":
+        weights = cast(weights, v.dtype, "probabilities")
     weights = dropout(weights, drop)
     output = matmul(weights, values)
     output = merged(output)

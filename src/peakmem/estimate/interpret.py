@@ -24,7 +24,7 @@ def interpret(m: Structure) -> Tape:
     with writing(tape):
         tape.phase("start")
         buffers = define(tape, m, code)
-        inputs = make_inputs(tape, m)
+        inputs = make_inputs(tape, m, code)
         if m.step == "steady":
             optimizers.make_states(tape, m)
         for j in range(m.micro_batches):
@@ -98,15 +98,17 @@ def add_parameter(tape: Tape, layer: str, name: str, shape, dtype: str, trained:
     tape.parameters[layer + name] = Parameter(groups, dtype, made.storage, name, trained and dtype in FLOATS, fold)
 
 
-def make_inputs(tape: Tape, m: Structure) -> dict[str, Tensor]:
-    """The batch, on the device all the time."""
-    return {name: tape.new(dims("b s"), "int64", None, f"input/{name}") for name in ("input_ids", "labels")}
+def make_inputs(tape: Tape, m: Structure, code: ModuleType) -> dict[str, Tensor]:
+    """The batch, on the device all the time: tokens, or what the architecture says in INPUTS."""
+    wanted = getattr(code, "INPUTS", {"input_ids": ("b s", "int64"), "labels": ("b s", "int64")})
+    return {name: tape.new(dims(shape), dtype or m.dtype, None, f"input/{name}")
+            for name, (shape, dtype) in wanted.items()}
 
 
 def forward(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Tensor]) -> Tensor:
     """The forward pass; under autocast the cached weight copies go when its context ends."""
     tape.autocast = m.autocast
-    loss = code.forward(m, inputs["input_ids"])
+    loss = code.forward(m, **inputs) if hasattr(code, "INPUTS") else code.forward(m, inputs["input_ids"])
     tape.autocast = ""
     copies = [copy for _, copy in tape.casts.values()]
     tape.casts.clear()

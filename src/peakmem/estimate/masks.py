@@ -19,9 +19,13 @@ def layer_masks(m: Structure, dtype: str, kinds: Iterable[str]) -> dict[str, Ten
     return {kind: make[kind](m, dtype) for kind in kinds}
 
 
-def causal_mask(m: Structure, dtype: str) -> Tensor | None:
-    """create_causal_mask: none for fused kernels, (b, 1, s, s) numbers for eager."""
-    packed_sequences()
+def causal_mask(m: Structure, dtype: str, packed: bool = True) -> Tensor | None:
+    """create_causal_mask: none for fused kernels, (b, 1, s, s) numbers for eager.
+
+    packed: the model hands its positions over, which are searched for packed sequences.
+    """
+    if packed:
+        packed_sequences()
     return as_numbers(boolean_mask(), dtype) if m.kernel("full") == "eager" else None
 
 

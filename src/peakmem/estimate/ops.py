@@ -128,8 +128,26 @@ def rsqrt(x: Tensor) -> Tensor:
     return n.output(out)
 
 
+def cube(x: Tensor) -> Tensor:
+    """pow.Tensor_Scalar with exponent 3: `grad * (3 * x.pow(2))` makes two tensors on the way."""
+    x = autocast_fp32(x)
+    n = Node("pow", x)
+    n.saves(x, f"slope of the cube in {n.scope}: 3·x²")
+    out = result_like(n, x, None, "cube")
+    n.gradient(0, memory="grad", temporaries=((x.dims, x.dtype), (x.dims, x.dtype)))
+    return n.output(out)
+
+
+def gelu_new(x: Tensor) -> Tensor:
+    """transformers' NewGELUActivation, in Python: 0.5·x·(1 + tanh(c·(x + 0.044715·x³)))."""
+    half = scale(x, "half the input")
+    return mul(half, shift(tanh(scale(add(x, scale(cube(x), "cube, scaled")), "tanh's argument")), "1 + tanh"), "gelu")
+
+
 def activation(x: Tensor, kind: str) -> Tensor:
     """silu, gelu, relu as one kernel: keeps its input (relu: its output)."""
+    if kind == "gelu_new":
+        return gelu_new(x)
     n = Node(kind, x)
     if kind != "relu":
         n.saves(x, f"slope of {kind} in {n.scope}")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from peakmem.estimate.layout import dims
 from peakmem.estimate.ops import add, cast, mul, neg
-from peakmem.estimate.shapes import cat, piece
+from peakmem.estimate.shapes import alias, cat, piece
+from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current
 
 
@@ -24,6 +25,11 @@ def positions() -> Tensor:
     return numbers
 
 
+def position_row() -> Tensor:
+    """The same as a row (1, s), which is looked up in a table of positions."""
+    return positions().seen_as(dims("1 s"))
+
+
 def packed_sequences() -> None:
     """find_packed_sequence_indices in masking_utils.py: looks whether positions jump, finds that they do not."""
     first = made("b 1", "int64", "first position")
@@ -37,6 +43,24 @@ def packed_sequences() -> None:
     every = made("", "bool", "one sequence in all rows")
     del last, every
     del first, steps, sums
+
+
+def rotary(m: Structure, dtype: str) -> tuple[Tensor, Tensor]:
+    """The tables of a model with one kind of layer, and what its frequencies need first."""
+    if m.has("longrope"):
+        choose_frequencies()
+    part = "u" if m.has("partial_rotary") else "d"
+    return rotary_table(dtype, f"{part}/2", part)
+
+
+def choose_frequencies() -> None:
+    """longrope_frequency_update in modeling_rope_utils.py: the short or the long set, copied over the one in use."""
+    largest = made("", "int64", "last position")
+    length = made("", "int64", "length")
+    del largest
+    longer = made("", "bool", "longer than in pretraining")
+    chosen = made("u/2", "fp32", "chosen frequencies")
+    del longer, chosen, length
 
 
 def rotary_table(dtype: str, half: str = "d/2", size: str = "d", prefix: str = "1 s") -> tuple[Tensor, Tensor]:
@@ -58,6 +82,26 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, half: str = "d/2") -> Tensor:
     """apply_rotary_pos_emb for one tensor: x·cos + rotate_half(x)·sin."""
     straight = mul(x, cos, "x·cos")
     return add(straight, mul(rotate_half(x, half), sin, "rotated·sin"), "rotated")
+
+
+def rotate_part(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, part: str) -> tuple[Tensor, Tensor]:
+    """apply_rotary_pos_emb that turns the first `part` of each head; cat puts the rest behind it, head-major.
+
+    It slices and joins even where the part is the whole head and the rest is empty.
+    """
+    q_part, q_rest = part_and_rest(q, part)
+    k_part, k_rest = part_and_rest(k, part)
+    q = cat([rotate(q_part, cos, sin, f"{part}/2"), q_rest], q.dims, "rotated and rest")
+    k = cat([rotate(k_part, cos, sin, f"{part}/2"), k_rest], k.dims, "rotated and rest")
+    return q, k
+
+
+def part_and_rest(x: Tensor, part: str) -> tuple[Tensor, Tensor]:
+    """x[..., :part], x[..., part:]. A slice of everything is the tensor itself under another node."""
+    at = len(x.dims) - 1
+    if x.dims[at] == (part,):
+        return alias(x), piece(x, at, "0")
+    return piece(x, at, part), piece(x, at, f"{x.dims[at][0]}-{part}")
 
 
 def rotate_half(x: Tensor, half: str) -> Tensor:

@@ -44,6 +44,8 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         switches.add("odd_sequence")
     if model.rotary_size:
         switches.add("partial_rotary")
+    if "e" in model.sizes:
+        switches.add("narrow_embedding")
     structure = Structure(
         architecture=model.architecture,
         implementation=setup.implementation,
@@ -97,6 +99,9 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
         "u": model.rotary_size or model.head_size, "M": setup.accumulation,
     }
     numbers |= dict(model.sizes)
+    if model.image:
+        patches = (model.image // model.patch) ** 2
+        numbers |= {"i": model.image, "N": patches, "s": patches + 1}
     return numbers
 
 

@@ -95,15 +95,18 @@ def adapter_branch(x: Tensor, a: Parameter, b: Parameter) -> Tensor:
     return scale(x, "adapter's part, scaled")
 
 
-def embed(ids: Tensor, name: str) -> Tensor:
-    """nn.Embedding: keeps the ids; the weight's gradient is a whole new matrix (embedding_dense_backward)."""
+def embed(ids: Tensor, name: str, inputs: bool = True) -> Tensor:
+    """nn.Embedding: keeps the ids; the weight's gradient is a whole new matrix (embedding_dense_backward).
+
+    inputs: it is the module that the model calls its input embeddings.
+    """
     with scope(name):
         w = weight("weight")
         n = Node("embedding", w)
         n.saves(ids, f"which rows of {n.scope} the gradient goes to")
         out = n.makes(ids.dims + w.dims[1:], w.dtype)
         n.gradient(0)
-        return leaf(n.output(out)) if current().trains_inputs else n.output(out)
+        return leaf(n.output(out)) if inputs and current().trains_inputs else n.output(out)
 
 
 def leaf(x: Tensor) -> Tensor:
@@ -131,16 +134,13 @@ def layer_norm(x: Tensor, name: str) -> Tensor:
     """
     with scope(name):
         x = autocast_fp32(x)
-        w = weight("weight")
-        b = weight("bias") if has("bias") else None
-        n = Node("layer_norm", x, w, *(() if b is None else (b,)))
+        affine = [weight(part) for part in ("weight", "bias") if has(part)]
+        n = Node("layer_norm", x, *affine)
         n.saves(x, f"gradients of {n.scope}")
         out = n.makes(x.dims, x.dtype)
         stats = x.dims[:-1] + ((),)
         for name_of in ("mean", "reciprocal deviation"):
             n.keeps(n.makes(stats, "fp32", None, name_of), f"{n.scope} is normalised again in backward")
-        n.gradient(0)
-        n.gradient(1)
-        if b is not None:
-            n.gradient(2)
+        for i in range(1 + len(affine)):
+            n.gradient(i)
         return n.output(out)
