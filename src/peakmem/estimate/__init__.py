@@ -1,1 +1,111 @@
-"""The estimate: interpret a structure once, put numbers in as often as wanted."""
+"""The estimate: one structure is interpreted once, numbers are put in as often as wanted."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from peakmem.estimate.interpret import interpret
+from peakmem.estimate.replay import Level, Program, compiled, replay
+from peakmem.estimate.settings import structure_of
+from peakmem.estimate.structure import Structure
+from peakmem.ledger import Detail, Ledger, Parameters, Totals
+from peakmem.model import Model
+from peakmem.setup import Setup
+from peakmem.version import __version__
+
+MIRRORS = {"torch": "2.13.0", "transformers": "5.24.0", "peft": "0.21.2"}
+
+
+def estimate(model: str | Path | Model, setup: Setup | None = None, **settings: Any) -> Ledger:
+    """The memory of one training step, or of one generation, to the byte.
+
+    model: a preset's name, a path to a config.json or a folder with one, or a Model. settings: rows of the field
+    table, by name; `setup` instead of them, where one is at hand.
+    Errors: PeakmemError, in one line: unknown names, values out of range, settings that exclude each other.
+    """
+    found = model if isinstance(model, Model) else named(model)
+    setup = Setup.of(**settings) if setup is None else setup
+    structure, numbers = structure_of(found, setup)
+    levels = replay(program_of(structure), numbers)
+    return Ledger(
+        origin="estimate",
+        run=run_of(found, setup),
+        notes=notes_of(found, setup),
+        totals=Totals(max(level.peak for level in levels.values())),
+        phases=phases_of(levels),
+        parameters=parameters_of(structure, numbers),
+        walk=lambda: walked(structure, numbers, found),
+    )
+
+
+def named(model: str | Path) -> Model:
+    """A preset, or what lies at a path."""
+    from peakmem.tables.models import find_model
+
+    text = str(model)
+    return Model.read(model) if "/" in text or text.endswith(".json") or Path(text).is_dir() else find_model(text)
+
+
+@lru_cache(maxsize=256)
+def program_of(structure: Structure) -> Program:
+    """The compiled tape of a structure."""
+    return compiled(interpret(structure))
+
+
+def walked(structure: Structure, numbers: dict[str, Any], model: Model) -> Detail:
+    from peakmem.architectures import code_of
+    from peakmem.estimate.account import detail_of
+
+    source = code_of(structure.architecture, structure.implementation).MIRRORS
+    return detail_of(interpret(structure), numbers, model.layers, source)
+
+
+def phases_of(levels: dict[str, Level]) -> dict[str, int]:
+    """The totals of the training phases; peaks are over all micro-batches, ends those of the last."""
+    forward = [level for name, level in levels.items() if name.startswith("forward")]
+    backward = [level for name, level in levels.items() if name.startswith("backward")]
+    return {
+        "step_start": levels["start"].end,
+        "after_forward": forward[-1].end,
+        "forward_peak": max(level.peak for level in forward),
+        "after_backward": backward[-1].end,
+        "backward_peak": max(level.peak for level in backward),
+        "optimizer_peak": levels["optimizer"].peak,
+        "step_end": levels["clear"].end,
+    }
+
+
+def parameters_of(structure: Structure, numbers: dict[str, Any]) -> Parameters:
+    """Counts of unique parameters."""
+    from peakmem.estimate.replay import value
+
+    total = trained = 0
+    for p in interpret(structure).parameters.values():
+        count = 1
+        for group in p.dims:
+            for letter in group:
+                count *= numbers[letter] if letter in numbers else value(letter, numbers)
+        count *= value(p.fold, numbers) if p.fold else 1
+        total += count
+        trained += count if p.trained else 0
+    return Parameters(total, trained, total)
+
+
+def run_of(model: Model, setup: Setup) -> dict[str, Any]:
+    """What was estimated, with what."""
+    dimensions = {name: value for name, value in vars(model).items() if name not in ("notes", "sizes")}
+    dimensions = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in dimensions.items()}
+    return {"peakmem": __version__, "mirrors": dict(MIRRORS), "model": dimensions, **setup.as_json()}
+
+
+def notes_of(model: Model, setup: Setup) -> tuple[str, ...]:
+    """What was assumed."""
+    from peakmem.tables.precisions import PRECISIONS
+
+    recipe = PRECISIONS[setup.precision]
+    notes = [*model.notes]
+    if recipe.note:
+        notes.append(f"{recipe.name}: {recipe.note}")
+    return tuple(notes)

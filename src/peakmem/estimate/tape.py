@@ -164,6 +164,8 @@ class Tape:
             key: Key | None = None, scratch: bool = False) -> Tensor:
         """A tensor with memory of its own. One without elements has no storage, as in PyTorch."""
         order = flat(dims) if memory is None else memory
+        if ("0",) in dims:
+            return Tensor(dims, dtype, order, None)
         key = size_key(dtype, flat(dims)) if key is None else key
         record = Record(key, name or self.scope, self.kind, self.fold, scratch, self.scope)
         return Tensor(dims, dtype, order, Storage(self, record))

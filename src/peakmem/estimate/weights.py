@@ -43,9 +43,14 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
     mm computes the weight's gradient first, addmm the input's. A gradient that leaves through a view cannot be
     accumulated in place (MmBackward0, AddmmBackward0, ViewBackward0).
     """
-    bias = None if bias is None else autocast(bias)
-    w = autocast(w)
-    given = x = autocast(x)
+    if transposed:  # autocast takes the arguments from right to left: addmm(bias, x, weight), linear(x, weight, bias)
+        w = autocast(w)
+        given = x = autocast(x)
+        bias = None if bias is None else autocast(bias)
+    else:
+        bias = None if bias is None else autocast(bias)
+        w = autocast(w)
+        given = x = autocast(x)
     out = w.dims[1] if transposed else w.dims[0]
     rows, flattened = x.dims[:-1], len(x.dims) > 2
     if flattened and not viewable(x.memory, (flat(rows), x.dims[-1]), current().ones):
@@ -139,8 +144,10 @@ def layer_norm(x: Tensor, name: str) -> Tensor:
         n.saves(x, f"gradients of {n.scope}")
         out = n.makes(x.dims, x.dtype)
         stats = x.dims[:-1] + ((),)
-        for name_of in ("mean", "reciprocal deviation"):
-            n.keeps(n.makes(stats, "fp32", None, name_of), f"{n.scope} is normalised again in backward")
+        mean = n.makes(stats, "fp32", None, "mean")
+        deviation = n.makes(stats, "fp32", None, "reciprocal deviation")
+        n.keeps(mean, f"{n.scope} is normalised again in backward")
+        n.keeps(deviation, f"{n.scope} is normalised again in backward")
         for i in range(1 + len(affine)):
             n.gradient(i)
         return n.output(out)

@@ -1,0 +1,279 @@
+"""From a tape and numbers to the ledger's detail: lines, peak, kinds, the chart of moments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from peakmem.estimate.formulas import Count, add, number_of, size_text, terms
+from peakmem.estimate.replay import value
+from peakmem.estimate.tape import Key, Tape
+from peakmem.estimate.walk import Highest, Region, Spot, Walk
+from peakmem.ledger import KINDS, ChartRow, Detail, KindPeak, Line, Peak
+
+RECIPES = {  # chart rows of a phase, and after how many thirds of the layers each ends
+    "forward": (("F1", 1), ("F2", 2), ("F3", 3)),
+    "backward": (("B3", 1), ("B2", 2), ("B1", 3)),
+    "prefill": (("P1", 1), ("P2", 2), ("P3", 3)),
+}
+SINGLE = {"start": "start", "optimizer": "step", "clear": "clear", "load": "load",
+          "first decode": "first decode", "last decode": "last decode"}
+
+
+def detail_of(tape: Tape, numbers: Mapping[str, Any], layers: int, source: str) -> Detail:
+    """Walk the tape once and write the account."""
+    kinds = [KINDS.index(kind) for kind in kinds_of(tape)]
+    walk = Walk(tape, numbers, kinds)
+    chart = chart_of(walk, layers)
+    lines = lines_of(walk, layers, source)
+    found = {kind: kind_peak(walk, i, kind, layers, lines, source)
+             for i, kind in enumerate(KINDS) if walk.kind_peaks[i].spot}
+    letters, figures = formula_at(walk, walk.peak.spot)
+    peak = Peak(walk.peak.bytes, moment_name(walk, walk.peak.spot, layers), by_kind(walk.peak.by_kind), letters, figures)
+    return Detail(peak, found, chart, lines, flops_of(tape, numbers))
+
+
+def kinds_of(tape: Tape) -> list[str]:
+    """The kind of every storage: what it was made as, unless some node saved it or it outlived its forward."""
+    kinds = ["activations" if record.kind == "temporary" and record.why and not record.name.startswith("input/")
+             else record.kind for record in tape.records]
+    alive: set[int] = set()
+    phase = ""
+    for event in tape.events:
+        if type(event) is int:
+            if event >= 0:
+                alive.add(event)
+            else:
+                alive.discard(~event)
+        elif hasattr(event, "name"):
+            if phase.startswith("forward"):
+                for i in alive:
+                    if kinds[i] == "temporary" and not tape.records[i].name.startswith("input/"):
+                        kinds[i] = "activations"
+            phase = event.name
+    return kinds
+
+
+def by_kind(amounts: tuple[int, ...]) -> dict[str, int]:
+    return dict(zip(KINDS, amounts, strict=True))
+
+
+def chart_of(walk: Walk, layers: int) -> tuple[ChartRow, ...]:
+    """The nine moments; of several micro-batches, the last."""
+    names = [name for name, _ in walk.phases]
+    last = {name.split(".")[0]: i for i, name in enumerate(names)}
+    rows: list[ChartRow] = []
+    for i, (name, regions) in enumerate(walk.phases):
+        family = name.split(".")[0]
+        walk.begin_moment()
+        shown = last[family] == i
+        thirds = RECIPES.get(family, ())
+        if not thirds:
+            go(walk, i, regions, layers, (), lambda _: None)
+            if family in SINGLE:
+                rows.append(row(walk, SINGLE[family]))
+            continue
+        limits = [int(layers * third // 3) for _, third in thirds]
+        if family == "backward":
+            limits = [layers - int(layers * (3 - third) // 3) for _, third in thirds]
+        made: list[ChartRow] = []
+
+        def close(index: int) -> None:
+            made.append(row(walk, thirds[index][0]))
+            walk.begin_moment()
+
+        go(walk, i, regions, layers, tuple(limits[:-1]), close, family == "backward")
+        made.append(row(walk, thirds[-1][0]))
+        rows += made if shown else []
+    return tuple(rows)
+
+
+def row(walk: Walk, name: str) -> ChartRow:
+    top = walk.moment
+    return ChartRow(name, walk.live, top.bytes, by_kind(tuple(walk.by_kind)), by_kind(top.by_kind))
+
+
+def go(walk: Walk, phase: int, regions: list[Region], layers: int, limits: tuple[int, ...], close: Any,
+       backward: bool = False) -> None:
+    """Run one phase; `close(i)` where limit i is reached: before the next layer, in backward right after one."""
+    done = reached = 0
+    for j, region in enumerate(regions):
+        times, blocks = walk.times(region), sum(piece.block for piece in region.pieces)
+        turn = 0
+        while turn < times:
+            before = walk.live, list(walk.by_kind)
+            for k, piece in enumerate(region.pieces):
+                while not backward and piece.block and reached < len(limits) and done == limits[reached]:
+                    close(reached)
+                    reached += 1
+                walk.step(piece, (phase, j, turn, k), done)
+                done += piece.block
+                while backward and piece.block and reached < len(limits) and done == limits[reached]:
+                    close(reached)
+                    reached += 1
+            turn += 1
+            ahead = times - turn - 1
+            if blocks and reached < len(limits):
+                # Stop one whole repetition before the limit, so that it is met inside a repetition looked at.
+                ahead = min(ahead, (limits[reached] - done) // blocks - 1)
+            if ahead > 0:
+                walk.skip(before, ahead)
+                turn += ahead
+                done += ahead * blocks
+
+
+def moment_name(walk: Walk, spot: Spot | None, layers: int) -> str:
+    """`backward/layers.31/mlp.gate_proj`."""
+    if spot is None:
+        return "start"
+    name, regions = walk.phases[spot.phase]
+    piece = regions[spot.region].pieces[spot.piece]
+    phase = name.split(".")[0]
+    number = layers - 1 - spot.layer if phase == "backward" else spot.layer
+    return located(phase, piece.place(spot.at, walk.tape), str(number))
+
+
+PLAIN = ("mm", "addmm", "embedding", "layer_norm")
+
+
+def located(phase: str, place: str, layer: str) -> str:
+    """A moment from a phase and a place in the model, its layer's number put in."""
+    scope, _, operation = place.partition("/")
+    scope = scope.removeprefix("model.").removeprefix("transformer.")
+    before, star, after = scope.partition(".*")
+    if star:
+        scope = f"{before}.{layer}/{after.lstrip('.')}" if after else f"{before}.{layer}"
+    if operation and operation not in PLAIN:
+        scope = f"{scope}.{operation}" if star and after else f"{scope}/{operation}" if scope else operation
+    return f"{phase}/{scope}".rstrip("/")
+
+
+def counts_until(walk: Walk, spot: Spot | None) -> dict[int, Count]:
+    """How often every storage is alive at an instant, by letters."""
+    counts: dict[int, Count] = {}
+    for i, (_, regions) in enumerate(walk.phases):
+        for j, region in enumerate(regions):
+            here = spot is not None and (i, j) == (spot.phase, spot.region)
+            times = walk.times(region)
+            for k, piece in enumerate(region.pieces):
+                whole = turn_count(region, times, spot.turn if spot and here else times)
+                extra = 0
+                if here and spot is not None:
+                    extra = len(piece.events) if k < spot.piece else spot.at + 1 if k == spot.piece else 0
+                tally(counts, piece.events, whole)
+                tally(counts, piece.events[:extra], {"": 1})
+            if here:
+                return counts
+    return counts
+
+
+def turn_count(region: Region, times: int, turns: int) -> Count:
+    """A number of repetitions, in letters where it is all of them or all but the last."""
+    count: Count = {}
+    if region.count and turns == times:
+        add(count, region.count, 1)
+    elif region.count and turns == times - 1 and turns:
+        add(count, region.count, 1)
+        add(count, "", -1)
+    elif turns:
+        add(count, "", turns)
+    return count
+
+
+def tally(counts: dict[int, Count], events: list[int], by: Count) -> None:
+    if not by:
+        return
+    for event in events:
+        count = counts.setdefault(event if event >= 0 else ~event, {})
+        sign = 1 if event >= 0 else -1
+        for letter, times in by.items():
+            count[letter] = count.get(letter, 0) + sign * times
+
+
+def formula_at(walk: Walk, spot: Spot | None, kind: int | None = None) -> tuple[str, str]:
+    """The sum of what lives at an instant, in letters and in numbers, before rounding."""
+    sums: dict[Key, Count] = {}
+    for storage, count in counts_until(walk, spot).items():
+        if kind is None or walk.kinds[storage] == kind:
+            total = sums.setdefault(walk.tape.records[storage].key, {})
+            for letter, times in count.items():
+                total[letter] = total.get(letter, 0) + times
+    return terms(sums, walk.numbers)
+
+
+def kind_peak(walk: Walk, index: int, kind: str, layers: int, lines: tuple[Line, ...], source: str) -> KindPeak:
+    top: Highest = walk.kind_peaks[index]
+    letters, figures = formula_at(walk, top.spot, index)
+    biggest = max((line for line in lines if line.kind == kind), key=lambda line: line.bytes * line.count)
+    return KindPeak(top.bytes, moment_name(walk, top.spot, layers), letters, figures,
+                    f"largest: {biggest.name}: {biggest.why}", source)
+
+
+def lines_of(walk: Walk, layers: int, source: str) -> tuple[Line, ...]:
+    """Storages of one name, size and kind as one line."""
+    tape, numbers = walk.tape, walk.numbers
+    born: dict[int, str] = {}
+    freed: dict[int, str] = {}
+    made: dict[int, int] = {}
+    for name, regions in walk.phases:
+        phase = name.split(".")[0]
+        for region in regions:
+            times = walk.times(region)
+            for piece in region.pieces:
+                marks = {position: path for position, path in piece.places}
+                place = ""
+                for at, event in enumerate(piece.events):
+                    place = marks.get(at, place)
+                    if event >= 0:
+                        where = place or tape.records[event].scope
+                        born[event], made[event] = located(phase, where, "*"), times
+                        last = where
+                    else:
+                        freed[~event] = located(phase, place or last if at else place, "*")
+    at_peak = counts_until(walk, walk.peak.spot)
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for i, record in enumerate(tape.records):
+        groups.setdefault((record.name, record.key, walk.kinds[i], record.scratch), []).append(i)
+    lines = []
+    for (name, key, kind, scratch), members in groups.items():
+        count = sum(made[i] for i in members)
+        if not count or not walk.sizes[members[0]]:
+            continue
+        alive = sum(number_of(at_peak[i], numbers) for i in members if i in at_peak)
+        lines.append(Line(
+            name=name, kind=KINDS[kind], bytes=walk.sizes[members[0]], count=count,
+            formula=size_text(key), substituted=size_text(key, numbers),
+            born=born[members[0]], freed=freed.get(members[-1], ""),
+            why=why_of(tape, members, KINDS[kind], name, born[members[0]], freed.get(members[-1], "")),
+            source=source, scratch=scratch, at_peak=alive,
+        ))
+    return tuple(lines)
+
+
+def why_of(tape: Tape, members: list[int], kind: str, name: str, born: str, freed: str) -> str:
+    """Who needs a tensor, from what saved it; else what it is on the way to."""
+    reasons = list(dict.fromkeys(reason for i in members for reason in tape.records[i].why))
+    if kind == "weights":
+        use = f"; kept for backward: {'; '.join(reasons)}" if reasons else ""
+        return f"{name} is read in every forward and backward{use}"
+    if kind == "gradients":
+        return f"{name}: what backward found, read by the optimizer, dropped by zero_grad"
+    if kind == "optimizer_state":
+        return f"{name}: what the optimizer remembers from step to step"
+    if name.startswith("input/"):
+        return f"{name}: the batch, on the device all the time"
+    if reasons:
+        shared = f": one tensor, {len(reasons)} uses" if len(reasons) > 1 else ""
+        return "; ".join(reasons) + shared
+    return f"{name} lives from {born or 'the start'} to {freed or 'the end'}: nothing keeps it longer"
+
+
+def flops_of(tape: Tape, numbers: Mapping[str, Any]) -> dict[str, int]:
+    """Floating-point operations of matrix products: forward, and twice as much backward where both are wanted."""
+    total = 0
+    for _, per_element, letters, fold in tape.flops:
+        product = per_element
+        for letter in letters:
+            product *= value(letter.rstrip("'"), numbers)
+        total += product * (value(fold, numbers) if fold else 1)
+    return {"forward": total}

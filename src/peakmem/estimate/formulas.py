@@ -1,0 +1,80 @@
+"""Sizes and counts as text: in letters, and with numbers put in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from peakmem.estimate.replay import value
+from peakmem.estimate.tape import Key
+
+Count = dict[str, int]
+"""How many, as a sum: {"n": 9, "": 1} is 9·n + 1."""
+
+
+def add(count: Count, letter: str, times: int) -> None:
+    """Add times × a number of repetitions: `n-1` is one n and minus one."""
+    left, minus, right = letter.rpartition("-")
+    if minus and right.isdigit():
+        count[left] = count.get(left, 0) + times
+        count[""] = count.get("", 0) - times * int(right)
+    else:
+        count[letter] = count.get(letter, 0) + times
+
+
+def number_of(count: Count, numbers: Mapping[str, Any]) -> int:
+    return sum(times * (value(letter, numbers) if letter else 1) for letter, times in count.items())
+
+
+def count_text(count: Count, numbers: Mapping[str, Any] | None = None) -> str:
+    """`9·n + 1`, or with numbers `9·32 + 1`; empty for exactly one."""
+    parts: list[str] = []
+    for letter, times in sorted(count.items(), key=lambda item: (item[0] == "", item[0])):
+        if not times:
+            continue
+        word = "" if not letter else letter if numbers is None else str(value(letter, numbers))
+        size = abs(times)
+        term = str(size) if not word else word if size == 1 else f"{size}·{word}"
+        parts.append(term if not parts and times > 0 else f"−{term}" if not parts else f"{'+' if times > 0 else '−'} {term}")
+    text = " ".join(parts)
+    return "" if text == "1" else text
+
+
+def size_text(key: Key, numbers: Mapping[str, Any] | None = None) -> str:
+    """One size: `2·b·s·f`, or `2·1·8192·14336`."""
+    if key[0] == "+":
+        return " + ".join(size_text(part, numbers) for part in key[1:])
+    letters = [letter if numbers is None else str(value(letter, numbers)) for letter in ordered(key[1])]
+    letters = [f"({word})" if any(sign in word for sign in "+-") and not word.lstrip("-").isdigit() else word
+               for word in letters]
+    return "·".join([str(key[0]), *letters])
+
+
+ORDER = "MbsVTPnEKxafkdhrwcpCg"
+
+
+def ordered(letters: tuple[str, ...]) -> list[str]:
+    """Letters in the order people write them: b·s·h, V·h, h·f."""
+    return sorted(letters, key=lambda word: (ORDER.find(word[:1]) % 100, word))
+
+
+def terms(counts: Mapping[Key, Count], numbers: Mapping[str, Any]) -> tuple[str, str]:
+    """A sum of counted sizes, largest first, in letters and in numbers."""
+    def total(item: tuple[Key, Count]) -> int:
+        from peakmem.estimate.replay import size
+
+        return int(size(item[0], numbers)) * number_of(item[1], numbers)
+
+    chosen = sorted(((key, count) for key, count in counts.items() if number_of(count, numbers)),
+                    key=lambda item: (-total(item), str(item[0])))
+    letters = " + ".join(term(key, count, None) for key, count in chosen)
+    figures = " + ".join(term(key, count, numbers) for key, count in chosen)
+    return letters or "0", figures or "0"
+
+
+def term(key: Key, count: Count, numbers: Mapping[str, Any] | None) -> str:
+    times, one = count_text(count, numbers), size_text(key, numbers)
+    if not times:
+        return one
+    one = f"({one})" if " + " in one else one
+    return f"({times})·{one}" if " " in times else f"{times}·{one}"

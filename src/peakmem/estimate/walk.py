@@ -1,0 +1,153 @@
+"""A walk over a tape with numbers: who is alive at the peak, at each moment, of each kind.
+
+Repeated stretches are not unrolled: inside one every amount is `first + i·delta`, so only the first repetition,
+the last one, and those at a third of the layers are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from peakmem.estimate.replay import size, value
+from peakmem.estimate.tape import Begin, Block, End, Phase, Place, Tape
+from peakmem.ledger import KINDS
+
+
+@dataclass
+class Piece:
+    """Events between two marks, with the places where they happen; `block`: they are a layer's."""
+
+    block: bool
+    events: list[int] = field(default_factory=list)
+    places: list[tuple[int, str]] = field(default_factory=list)
+
+    def place(self, at: int, tape: Tape) -> str:
+        """Where event number `at` happens: the last place named before it, or where its tensor is born."""
+        found = ""
+        for position, path in self.places:
+            if position > at:
+                break
+            found = path
+        event = self.events[at]
+        return found or (tape.records[event].scope if event >= 0 else "")
+
+
+@dataclass
+class Region:
+    """Pieces that follow each other, `count` times; an empty count is once."""
+
+    count: str
+    pieces: list[Piece]
+
+
+@dataclass(frozen=True)
+class Spot:
+    """An instant: after event `at` of a piece, in repetition `turn` of a region."""
+
+    phase: int
+    region: int
+    turn: int
+    piece: int
+    at: int
+    layer: int  # layers that have begun and ended before, in this phase
+
+
+@dataclass
+class Highest:
+    """The largest amount seen so far, and where."""
+
+    bytes: int = 0
+    spot: Spot | None = None
+    by_kind: tuple[int, ...] = ()
+
+
+def regions_of(tape: Tape) -> list[tuple[str, list[Region]]]:
+    """The tape's events by phase, repeated region, and layer."""
+    phases: list[tuple[str, list[Region]]] = []
+    region = Region("", [])
+    piece = Piece(False)
+    for event in tape.events:
+        kind = type(event)
+        if kind is int:
+            piece.events.append(event)
+        elif kind is Place:
+            piece.places.append((len(piece.events), event.path))
+        elif kind is Phase:
+            region, piece = Region("", []), Piece(False)
+            region.pieces.append(piece)
+            phases.append((event.name, [region]))
+        elif kind is Block:
+            piece = Piece(event.begins)
+            region.pieces.append(piece)
+        elif kind is Begin or kind is End:
+            region, piece = Region(event.count if kind is Begin else "", []), Piece(False)
+            region.pieces.append(piece)
+            phases[-1][1].append(region)
+    for _, found in phases:
+        for part in found:
+            part.pieces = [piece for piece in part.pieces if piece.events or piece.block]
+        found[:] = [part for part in found if part.pieces]
+    return phases
+
+
+class Walk:
+    """Amounts as they change: live bytes, of each kind, and the highest of each."""
+
+    def __init__(self, tape: Tape, numbers: Mapping[str, Any], kinds: list[int], rounding: int = 512) -> None:
+        self.tape, self.numbers, self.kinds = tape, numbers, kinds
+        cache: dict[Any, int] = {}
+        self.sizes = []
+        for record in tape.records:
+            if record.key not in cache:
+                cache[record.key] = -(-int(size(record.key, numbers)) // rounding) * rounding
+            self.sizes.append(cache[record.key])
+        self.phases = regions_of(tape)
+        self.live = 0
+        self.by_kind = [0] * len(KINDS)
+        self.peak = Highest()
+        self.kind_peaks = [Highest() for _ in KINDS]
+        self.moment = Highest()
+
+    def run(self) -> Iterator[tuple[int, int, Region]]:
+        """Region by region; the caller moves through each with `turns`."""
+        for i, (_, found) in enumerate(self.phases):
+            for j, region in enumerate(found):
+                yield i, j, region
+
+    def times(self, region: Region) -> int:
+        return int(value(region.count, self.numbers)) if region.count else 1
+
+    def step(self, piece: Piece, spot: tuple[int, int, int, int], layer: int) -> None:
+        """Go through one piece once."""
+        live, amounts = self.live, self.by_kind
+        sizes, kinds, tops = self.sizes, self.kinds, self.kind_peaks
+        best, best_at, best_kinds = self.moment.bytes if self.moment.spot else -1, -1, ()
+        for at, event in enumerate(piece.events):
+            if event < 0:
+                live -= sizes[~event]
+                amounts[kinds[~event]] -= sizes[~event]
+                continue
+            kind = kinds[event]
+            live += sizes[event]
+            amounts[kind] += sizes[event]
+            if live > best:
+                best, best_at, best_kinds = live, at, tuple(amounts)
+            if amounts[kind] > tops[kind].bytes:
+                tops[kind].bytes, tops[kind].spot = amounts[kind], Spot(*spot, at, layer)
+        self.live = live
+        if best_at >= 0:
+            self.moment = Highest(best, Spot(*spot, best_at, layer), best_kinds)
+        if best > self.peak.bytes and self.moment.spot:
+            self.peak = self.moment
+
+    def skip(self, before: tuple[int, list[int]], turns: int) -> None:
+        """Repeat the change since `before` some more times without looking."""
+        live, amounts = before
+        self.live += turns * (self.live - live)
+        self.by_kind = [x + turns * (x - y) for x, y in zip(self.by_kind, amounts, strict=True)]
+
+    def begin_moment(self) -> None:
+        """From here on `moment` is the highest of a new moment, what lives now included."""
+        self.moment = Highest(self.live, None, tuple(self.by_kind))
