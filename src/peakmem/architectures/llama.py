@@ -9,7 +9,7 @@ from peakmem.estimate.attention import attend
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.masks import layer_masks
 from peakmem.estimate.ops import activation
-from peakmem.estimate.positions import positions, rotary_table, rotate
+from peakmem.estimate.positions import positions, rotary, rotate
 from peakmem.estimate.shapes import swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
@@ -55,7 +55,7 @@ def model(m: Structure, ids: Tensor, body: Callable[..., Tensor] | None = None,
         x = inputs_embeds = embed(ids, "embed_tokens")
         position_ids = positions()
         masks = layer_masks(m, x.dtype, masked)
-        cos, sin = rotary_table(x.dtype)
+        cos, sin = rotary(m, x.dtype)
         for kind in m.layers("layers"):
             x = m.layer(body or block, x, cos, sin, masks[kind], position_ids)
         x = rms(x, "norm")
