@@ -20,12 +20,13 @@ from peakmem.estimate.weights import product, weight
 def router(m: Structure, x: Tensor, keeps_dtype: bool) -> tuple[Tensor, Tensor, Tensor]:
     """MixtralTopKRouter, Qwen3MoeTopKRouter: logits, and each row's K weights and expert numbers.
 
-    keeps_dtype: the weights return to the dtype of the logits (Qwen3-MoE); else they stay fp32 (Mixtral).
+    keeps_dtype: Qwen3-MoE, whose softmax takes the logits as they are and whose weights return to their dtype;
+    Mixtral copies the logits to fp32 first and stays there.
     """
     with scope("gate"):
         x = view(x, "(b s) h")
         logits = product(x, weight("weight"), None)
-        chances = softmax(logits, "fp32")
+        chances = softmax(logits if keeps_dtype else cast(logits, "fp32"), "fp32")
         values, numbers = topk(chances, "K")
         if m.has("norm_topk"):
             values = divide_in_place(values, total_over(values, 1, keep=True))
