@@ -20,6 +20,53 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 LOSSES = {"model": lambda output: output.loss, "sum": lambda output: output.logits.sum()}
 
 
+def model_of(setting: Mapping[str, Any]) -> torch.nn.Module:
+    """Return the setting's model on the meta device."""
+    return hf.build(
+        setting["config"],
+        setting["task"],
+        DTYPES[setting["dtype"]],
+        setting["attention"],
+        setting.get("lora"),
+        setting.get("checkpointing", False),
+        setting.get("selective"),
+    )
+
+
+def batch_of(setting: Mapping[str, Any], model: torch.nn.Module, device: str) -> dict[str, torch.Tensor]:
+    """Return the setting's batch, without labels if the loss is the sum of the logits."""
+    batch = hf.batch(
+        model.config,
+        setting["task"],
+        DTYPES[setting["dtype"]],
+        setting["batch"],
+        setting.get("seq"),
+        device,
+        setting.get("target_seq"),
+    )
+    if setting.get("loss") == "sum":
+        del batch["labels"]
+    return batch
+
+
+def optimizer_of(setting: Mapping[str, Any], model: torch.nn.Module) -> Any:
+    """Return the setting's optimizer over the model's trained parameters."""
+    return optimizers.make(model, setting.get("optimizer", "AdamW"), setting["optimizer_impl"])
+
+
+def step_of(setting: Mapping[str, Any]) -> step.Step:
+    """Return how the setting's step is made."""
+    autocast = setting.get("autocast")
+    return step.Step(
+        accumulation=setting.get("accumulation", 1),
+        autocast=None if autocast is None else DTYPES[autocast],
+        loss=LOSSES[setting.get("loss", "model")],
+        clip=setting.get("clip"),
+        set_to_none=setting.get("set_to_none", True),
+        steps=1 if setting.get("step") == "first" else 2,
+    )
+
+
 def trace(setting: Mapping[str, Any], gpu: GPU | None = None, events: bool = False) -> dict[str, Any]:
     """Trace one setting and return its record.
 
@@ -29,42 +76,13 @@ def trace(setting: Mapping[str, Any], gpu: GPU | None = None, events: bool = Fal
     ("first") and ``selective`` (names of operations whose outputs checkpointing keeps). All numbers are bytes.
     """
     fake = fake_gpu.set_up()
-    dtype = DTYPES[setting["dtype"]]
-    autocast = None if setting["autocast"] is None else DTYPES[setting["autocast"]]
-    model = hf.build(
-        setting["config"],
-        setting["task"],
-        dtype,
-        setting["attention"],
-        setting["lora"],
-        setting["checkpointing"],
-        setting.get("selective"),
-    )
-    loss = setting.get("loss", "model")
+    model = model_of(setting)
+    plan = step_of(setting)
     with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(gpu or GPU()) as sdpa:
         hf.move(model, fake.device)
-        inputs = hf.batch(
-            model.config,
-            setting["task"],
-            dtype,
-            setting["batch"],
-            setting.get("seq"),
-            fake.device,
-            setting.get("target_seq"),
-        )
-        if loss == "sum":
-            del inputs["labels"]
-        optimizer = optimizers.make(model, setting.get("optimizer", "AdamW"), setting["optimizer_impl"])
+        batch = batch_of(setting, model, fake.device)
         tracer = Tracer(fake.device, sdpa)
-        plan = step.Step(
-            accumulation=setting["accumulation"],
-            autocast=autocast,
-            loss=LOSSES[loss],
-            clip=setting.get("clip"),
-            set_to_none=setting.get("set_to_none", True),
-            steps=1 if setting.get("step") == "first" else 2,
-        )
-        step.run(tracer, model, inputs, optimizer, plan)
+        step.run(tracer, model, batch, optimizer_of(setting, model), plan)
         calls = {name: count // plan.steps for name, count in sdpa.calls.items()}
     parameters = list(dict.fromkeys(model.parameters()))
     return {

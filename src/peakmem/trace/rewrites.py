@@ -23,6 +23,9 @@ _INTO_NEW_ZEROS = {
     _aten.scatter.src: _aten.scatter_.src,
     _aten.scatter.value: _aten.scatter_.value,
 }
+# Updates that allocate nothing and have no fake kernel (FusedSgdKernel.cu, FusedAdagradKernel.cu).
+ONLY_IN_PLACE = frozenset({_aten._fused_sgd_.default, _aten._fused_adagrad_.default})
+
 _NODES_INTO_NEW_ZEROS = frozenset(
     {
         "IndexBackward0",

@@ -17,7 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .attention import AttentionOnGPU
-from .rewrites import in_place
+from .rewrites import ONLY_IN_PLACE, in_place
 
 _Tensor = torch.Tensor
 _device_of = torch.ops.prim.device.default
@@ -84,6 +84,8 @@ class Tracer(TorchDispatchMode):
             self._asked_device = True
             return func(*args)
         self.operation_count += 1
+        if func in ONLY_IN_PLACE:
+            return None
         if func is _item:
             return self._answer(args[0])
         if self._backward:
@@ -150,7 +152,12 @@ class Tracer(TorchDispatchMode):
         self.events.append((life.block, -life.block.bytes))
 
     def _answer(self, tensor: torch.Tensor) -> object:
-        value: object = True if tensor.dtype == torch.bool else 1.0 if tensor.dtype.is_floating_point else 1
+        known = getattr(tensor, "constant", None)
+        if known is not None:
+            return known.item()
+        # No value is right for every question; these choose "no padding, nothing packed" in transformers' masks and
+        # keep the optimizers' bias corrections away from zero.
+        value: object = True if tensor.dtype == torch.bool else 0.5 if tensor.dtype.is_floating_point else 1
         if tensor.device.type == self.device:
             self.answers[("item", self.module())] = value
         return value
