@@ -99,6 +99,6 @@ def first_elements(m: Structure, x: Tensor) -> Tensor:
 
 def mlp(m: Structure, x: Tensor) -> Tensor:
     with scope("mlp"):
-        x = project(x, "dense_h_to_4h")
-        x = activation(x, m.activation)
-        return project(x, "dense_4h_to_h")
+        wide = project(x, "dense_h_to_4h")
+        wide = activation(wide, m.activation)
+        return project(wide, "dense_4h_to_h")

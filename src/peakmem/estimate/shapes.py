@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peakmem.estimate.autograd import Node
 from peakmem.estimate.layout import GAP, Dims, dims, is_contiguous, viewable
-from peakmem.estimate.ops import cast, last
+from peakmem.estimate.ops import last
 from peakmem.estimate.tape import Tensor, current
 
 
@@ -127,11 +127,10 @@ def split(x: Tensor, at: int, parts: list[tuple[str, ...] | str]) -> list[Tensor
 def cat(parts: list[Tensor], target: Dims | str, name: str = "joined") -> Tensor:
     """cat: a contiguous result; each part's gradient is a slice of the incoming one (CatBackward0).
 
-    Autocast casts all parts to the widest dtype first (aten/src/ATen/autocast_mode.h, AT_FORALL_PROMOTE).
+    Parts of different dtypes are widened inside the kernel: CUDA's autocast does not promote them first
+    (aten/src/ATen/autocast_mode.h, AT_FORALL_PROMOTE).
     """
     dtype = "fp32" if any(x.dtype == "fp32" for x in parts) else parts[0].dtype
-    if current().autocast:
-        parts = [cast(x, dtype) for x in parts]
     n = Node("cat", *parts)
     out = n.makes(shaped(target), dtype, None, name)
     for i in range(len(parts)):

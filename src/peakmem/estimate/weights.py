@@ -70,8 +70,9 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
         n.gradient(0, view=flattened)
         n.gradient(1, view=not transposed)
         n.gradient(2, "pass")
-        # x's view is older than the weight's t(), so x's gradient waits for the weight's
-        n.deliver = (2, 1, 0) if transposed or flattened else (2, 0, 1)
+        # x's view is older than the weight's t(), so x's gradient waits for the weight's; without a view it is
+        # handed on at once, before any AccumulateGrad runs
+        n.deliver = (2, 1, 0) if flattened else (0, 2, 1)
     n.incoming = (flat(rows), out)
     del given
     return n.output(y)
@@ -130,6 +131,18 @@ def rms(x: Tensor, name: str) -> Tensor:
         variance = mean_last(square(h))
         h = mul(h, rsqrt(shift(variance)), "normalised in fp32")
         return mul(weight("weight"), cast(h, x.dtype, "normalised"), "output")
+
+
+def rms_plus_one(x: Tensor, name: str) -> Tensor:
+    """transformers' GemmaRMSNorm, line for line: all of it in fp32, times 1 + weight, then cast back."""
+    with scope(name):
+        h = normalised(cast(x, "fp32", "input in fp32"))
+        h = mul(h, shift(cast(weight("weight"), "fp32", "weight in fp32"), "1 + weight"), "output in fp32")
+        return cast(h, x.dtype, "output")
+
+
+def normalised(x: Tensor) -> Tensor:
+    return mul(x, rsqrt(shift(mean_last(square(x)))), "normalised in fp32")
 
 
 def layer_norm(x: Tensor, name: str) -> Tensor:
