@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from peakmem.estimate.autograd import Node
 from peakmem.estimate.layout import Dims, dense_order, dims
-from peakmem.estimate.ops import add, autocast, cast, dropout, last, scale, softmax
+from peakmem.estimate.ops import add, autocast, cast, dropout, last, scale, softmax, tanh
 from peakmem.estimate.masks import where
 from peakmem.estimate.positions import made
 from peakmem.estimate.shapes import contiguous, piece, rename, reshape, swap, view
@@ -27,14 +27,14 @@ def attend(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, s
         kernel = m.kernel("sliding")
     drop, grouped = m.drops("attention"), m.has("grouped_heads")
     if kernel == "eager":
-        return eager(q, k, v, mask, grouped, drop, softmax_in)
+        return eager(q, k, v, mask, grouped, drop, softmax_in, m.has("attention_softcap"))
     if grouped and (mask is not None or m.has("wide_heads")):
         k, v = repeat_heads(k), repeat_heads(v)
         grouped = False
     if mask is not None:
         return merged(masked(m, kernel, q, k, v, mask, drop)), None
     if kernel == "math":
-        return merged(math(q, k, v, mask, grouped, drop)), None
+        return merged(math(q, k, v, mask, grouped, drop, causal)), None
     if kernel == "efficient":
         return merged(efficient(q, k, v, mask)), None
     return merged(padded_flash(q, k, v) if m.has("odd_heads") else flash(q, k, v)), None
@@ -172,17 +172,21 @@ def keys_as(x: Tensor) -> Tensor:
 
 
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool, drop: bool,
-          softmax_in: str = "fp32") -> tuple[Tensor, Tensor]:
+          softmax_in: str = "fp32", capped: bool = False) -> tuple[Tensor, Tensor]:
     """transformers' eager_attention_forward: the scores exist.
 
     softmax_in: `fp32`, and cast back to q's dtype; or `own` dtype (under autocast fp32 all the same), which GPT-2
-    then casts to v's in a second statement: `own, cast back`.
+    then casts to v's in a second statement: `own, cast back`. capped: Gemma 2's tanh on the scores.
     """
     keys = repeat_heads(k) if grouped else k
     values = repeat_heads(v) if grouped else v
     keys, values = keys_as(keys), keys_as(values)
     b, a, t, d = keys.dims
     weights = scale(matmul(q, swap(keys, (b, a, d, t))), "scores, scaled")
+    if capped:
+        weights = scale(weights, "scores, scaled down")
+        weights = tanh(weights, "scores, tanh")
+        weights = scale(weights, "scores, capped")
     if mask is not None:
         weights = add(weights, mask, "scores, masked")
     if softmax_in == "fp32":
@@ -197,7 +201,8 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool, d
     return output, weights
 
 
-def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool, drop: bool) -> Tensor:
+def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool, drop: bool,
+         causal: bool = True) -> Tensor:
     """_scaled_dot_product_attention_math: q and k both scaled, 16-bit inputs in fp32, s·s scores.
 
     The mask is added to the scores in place (`attn.add_`).
@@ -208,7 +213,7 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool, dr
     origin = q.dtype
     q32, k32, v32 = cast(q, "fp32"), cast(k, "fp32"), cast(v, "fp32")
     query = scale(q32, "queries, scaled")
-    if mask is None:
+    if mask is None and causal:
         mask = made("s s'", "bool", "ones")
         mask = made("s s'", "bool", "causal mask")
         mask = causal_numbers(mask)

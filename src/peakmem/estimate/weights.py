@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from peakmem.estimate.autograd import Node
-from peakmem.estimate.layout import flat, viewable
+from peakmem.estimate.layout import Dims, flat, viewable
 from peakmem.estimate.ops import add, autocast, autocast_fp32, cast, mean_last, mul, rsqrt, scale, shift, square
-from peakmem.estimate.shapes import clone
+from peakmem.estimate.shapes import clone, shaped
 from peakmem.estimate.tape import Parameter, Tensor, current, scope
 
 
@@ -21,12 +21,12 @@ def has(name: str) -> bool:
     return tape.layer + (f"{tape.scope}.{name}" if tape.scope else name) in tape.parameters
 
 
-def project(x: Tensor, name: str, weights: Parameter | None = None) -> Tensor:
-    """nn.Linear, or the adapter that replaced it. weights: another module's matrix, where the head is tied."""
+def project(x: Tensor, name: str, weights: Parameter | None = None, bias: Parameter | None = None) -> Tensor:
+    """nn.Linear, or the adapter that replaced it. weights, bias: another module's, where the head is tied."""
     with scope(name):
         if has("base_layer.weight"):
             return adapted(x)
-        return product(x, weights or weight("weight"), weight("bias") if has("bias") else None)
+        return product(x, weights or weight("weight"), weight("bias") if has("bias") else bias)
 
 
 def conv1d(x: Tensor, name: str) -> Tensor:
@@ -101,10 +101,29 @@ def adapter_branch(x: Tensor, a: Parameter, b: Parameter) -> Tensor:
     return scale(x, "adapter's part, scaled")
 
 
-def embed(ids: Tensor, name: str, inputs: bool = True) -> Tensor:
+def convolution(x: Tensor, name: str, target: Dims | str) -> Tensor:
+    """nn.Conv2d: keeps input and weight, whatever is trained; one kernel makes the gradients.
+
+    Source: derivatives.yaml, convolution; tools/autograd/gen_variable_type.py guards no formula of several outputs.
+    """
+    with scope(name):
+        bias = autocast(weight("bias"))
+        w = autocast(weight("weight"))
+        x = autocast(x)
+        n = Node("convolution", x, w, bias)
+        n.saves(x, f"gradient of {n.scope}")
+        n.saves(w, f"gradient of the input of {n.scope}")
+        out = n.makes(shaped(target), x.dtype)
+        n.flops(2, (*flat(out.dims), *flat(w.dims[1:])))
+        for i in range(3):
+            n.gradient(i)
+        return n.output(out)
+
+
+def embed(ids: Tensor, name: str, inputs: bool = True, scaled: bool = False) -> Tensor:
     """nn.Embedding: keeps the ids; the weight's gradient is a whole new matrix (embedding_dense_backward).
 
-    inputs: it is the module that the model calls its input embeddings.
+    inputs: it is the module that the model calls its input embeddings. scaled: Gemma's, which multiplies them.
     """
     with scope(name):
         w = weight("weight")
@@ -112,7 +131,10 @@ def embed(ids: Tensor, name: str, inputs: bool = True) -> Tensor:
         n.saves(ids, f"which rows of {n.scope} the gradient goes to")
         out = n.makes(ids.dims + w.dims[1:], w.dtype)
         n.gradient(0)
-        return leaf(n.output(out)) if inputs and current().trains_inputs else n.output(out)
+        out = n.output(out)
+        if scaled:
+            out = scale(out, "output, scaled")
+        return leaf(out) if inputs and current().trains_inputs else out
 
 
 def leaf(x: Tensor) -> Tensor:
