@@ -19,6 +19,8 @@ CODE = {
     ("gpt2", "transformers"): "gpt2",
     ("opt", "transformers"): "opt",
     ("gpt_neox", "transformers"): "gpt_neox",
+    ("bert", "transformers"): "bert",
+    ("vit", "transformers"): "vit",
     ("mixtral", "transformers"): "mixtral",
     ("qwen3_moe", "transformers"): "qwen3_moe",
 }

@@ -30,6 +30,11 @@ def position_row() -> Tensor:
     return positions().seen_as(dims("1 s"))
 
 
+def rows_of_buffer() -> Tensor:
+    """0 … s-1 as (1, s), cut from a buffer that holds all positions."""
+    return Tensor(dims("1 s"), "int64", ("s",), None)
+
+
 def packed_sequences() -> None:
     """find_packed_sequence_indices in masking_utils.py: looks whether positions jump, finds that they do not."""
     first = made("b 1", "int64", "first position")
