@@ -192,11 +192,11 @@ def reshaped(tape: Tape, g: Tensor, target: Dims) -> Tensor:
 def narrowed(g: Tensor, target: Dims, sliced: bool) -> Tensor:
     """A slice of a gradient, as a view; or all of it, under other letters."""
     memory: list[str] = []
-    swap = {old[0]: new[0] for old, new in zip(g.dims, target, strict=True) if old != new}
+    swap = {old[0]: new for old, new in zip(g.dims, target, strict=True) if old != new}
     gone = {letter for old, new in zip(g.dims, target, strict=True) if old != new for letter in old[1:]}
     for letter in g.memory:
         if letter in swap:
-            memory += [GAP, swap[letter]] if sliced else [swap[letter]]
+            memory += [GAP, *swap[letter]] if sliced else swap[letter]
         elif letter not in gone:
             memory.append(letter)
     return g.seen_as(target, tuple(memory))
