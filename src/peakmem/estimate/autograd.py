@@ -52,13 +52,14 @@ class Node:
     """One operation in the graph: declared once, in the order in which things happen."""
 
     __slots__ = ("op", "edges", "saved", "gradients", "sequence", "scope", "fold", "active", "buffer", "tape",
-                 "deliver", "layer", "hook", "incoming", "held")
+                 "deliver", "layer", "hook", "incoming", "held", "call")
 
     def __init__(self, op: str, *inputs: Tensor, starts: bool = False) -> None:
         self.op = op
         self.tape = tape = current()
         self.active = tape.grad_enabled and (starts or any(x.needs_grad for x in inputs))
         self.scope = tape.scope
+        self.call = tape.keeper.call(op) if tape.keeper is not None else 0
         if not self.active:
             return
         self.edges = [
@@ -104,7 +105,9 @@ class Node:
     def makes(self, dims: Dims, dtype: str, memory: Memory | None = None, name: str = "output") -> Tensor:
         """The operation's result, in memory of its own."""
         tape = self.tape
-        return tape.new(dims, dtype, memory, f"{tape.scope}/{name}")
+        if tape.keeper is None:
+            return tape.new(dims, dtype, memory, f"{tape.scope}/{name}")
+        return tape.keeper.result(self, dims, dtype, memory, f"{tape.scope}/{name}")
 
     def gradient(self, edge: int, how: str = "new", *, dims: Dims | None = None, dtype: str | None = None,
                  memory: Memory | str | None = None, temporaries: tuple[tuple[Dims, str], ...] = (),

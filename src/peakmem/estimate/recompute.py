@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
+from peakmem.estimate.autograd import Node
+from peakmem.estimate.layout import Dims, Memory
 from peakmem.estimate.tape import Tape, Tensor, current
 
 
@@ -35,12 +37,47 @@ class Promise:
         return tensor
 
 
-class Frame:
-    """One call of a checkpointed layer: what it was called with, and what was promised."""
+class Kept:
+    """Results of chosen operations that the first run keeps for the second: one run's view of them.
 
-    def __init__(self, body: Callable[..., Tensor], inputs: tuple[Any, ...], stops_early: bool) -> None:
+    Source: torch/utils/checkpoint.py, create_selective_checkpoint_contexts: by operation and number of the call.
+    """
+
+    def __init__(self, store: dict[tuple[str, int], list[Tensor]], save: tuple[str, ...], first: bool) -> None:
+        self.store, self.save, self.first = store, save, first
+        self.calls: dict[str, int] = {}
+
+    def call(self, op: str) -> int:
+        self.calls[op] = number = self.calls.get(op, -1) + 1
+        return number
+
+    def result(self, node: Node, dims: Dims, dtype: str, memory: Memory | None, name: str) -> Tensor:
+        key = node.op, node.call
+        if not self.first:
+            found = self.store.get(key)
+            if found:
+                return found.pop(0)
+            return current().new(dims, dtype, memory, name)
+        made = current().new(dims, dtype, memory, name)
+        if self.saves(*key):
+            kept = made.detached()
+            if kept.storage:
+                kept.storage.record.why.append(f"selective checkpointing keeps what {node.op} makes in {node.scope}")
+            self.store.setdefault(key, []).append(kept)
+        return made
+
+    def saves(self, op: str, call: int) -> bool:
+        return op in self.save or op in ("mm", "addmm") and "every-second-mm" in self.save and call % 2 == 0
+
+
+class Frame:
+    """One call of a checkpointed layer: what it was called with, what was promised, what was kept."""
+
+    def __init__(self, body: Callable[..., Tensor], inputs: tuple[Any, ...], stops_early: bool,
+                 save: tuple[str, ...]) -> None:
         tape = current()
-        self.body, self.inputs, self.stops_early = body, inputs, stops_early
+        self.body, self.inputs, self.stops_early, self.save = body, inputs, stops_early, save
+        self.store: dict[tuple[str, int], list[Tensor]] = {}
         self.promised: list[ref[Promise]] = []
         self.collected = 0
         self.scope, self.layer, self.autocast = tape.scope, tape.layer, tape.autocast
@@ -64,25 +101,28 @@ class Frame:
 
     def run_again(self) -> None:
         tape = current()
-        before = tape.scope, tape.layer, tape.autocast, tape.pack, tape.kind, tape.casts
+        before = tape.scope, tape.layer, tape.autocast, tape.pack, tape.kind, tape.casts, tape.keeper
         self.collected = 0
         tape.scope, tape.layer, tape.autocast = self.scope, self.layer, self.autocast
         tape.pack, tape.kind, tape.casts = self.collect, "activations", {}
+        tape.keeper = Kept(self.store, self.save, first=False) if self.save else None
         try:
             self.body(*self.inputs)
         except _Stop:
             pass
         tape.casts = {}
-        tape.scope, tape.layer, tape.autocast, tape.pack, tape.kind, tape.casts = before
+        tape.scope, tape.layer, tape.autocast, tape.pack, tape.kind, tape.casts, tape.keeper = before
 
 
-def checkpointed(tape: Tape, body: Callable[..., Tensor], inputs: tuple[Any, ...], stops_early: bool) -> Tensor:
-    """Run a layer so that it keeps nothing but its inputs."""
-    frame = Frame(body, inputs, stops_early)
+def checkpointed(tape: Tape, body: Callable[..., Tensor], inputs: tuple[Any, ...], stops_early: bool,
+                 save: tuple[str, ...] = ()) -> Tensor:
+    """Run a layer so that it keeps its inputs, and of its results those of the operations in `save`."""
+    frame = Frame(body, inputs, stops_early, save)
     for x in inputs:
         if isinstance(x, Tensor) and x.storage:
             x.storage.record.why.append(f"{tape.scope} is computed again from it")
     outer, tape.pack = tape.pack, frame.promise
+    keeper, tape.keeper = tape.keeper, Kept(frame.store, save, first=True) if save else None
     y = body(*inputs)
-    tape.pack = outer
+    tape.pack, tape.keeper = outer, keeper
     return y

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peakmem.errors import Impossible
+from peakmem.errors import UnknownName
 from peakmem.estimate.structure import Structure, segmented, unfolded
 from peakmem.model import Model
 from peakmem.setup import Setup
@@ -20,7 +20,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
     recipe = PRECISIONS[setup.precision]
     numbers = sizes_of(model, setup)
     kinds = kinds_of(model, setup)
-    segments, counts = segmented(kinds, apart=setup.shard in ("zero3", "fsdp2"))
+    segments, counts = segmented(kinds, apart=setup.shard in ("zero3", "fsdp2") or setup.checkpoint != "none")
     if unfold:
         segments = unfolded(kinds)
     numbers |= counts
@@ -58,7 +58,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         kernels=tuple((kind, kernel_of(model, setup, kind)) for kind in sorted({"full", "sliding", *kinds})),
         dropouts=dropouts_of(model, setup),
         checkpoint=setup.checkpoint,
-        checkpoint_save=setup.checkpoint_save if setup.checkpoint == "selective" else (),
+        checkpoint_save=kept_operations(setup),
         lora=setup.lora_targets if setup.lora_rank else (),
         frozen=tuple(part for part in setup.freeze.split(",") if part),
         loss=setup.loss,
@@ -78,6 +78,21 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         run=setup.run,
     )
     return structure, numbers
+
+
+SAVED = {"attention": ("flash", "efficient", "cudnn"), "mm": ("mm", "addmm"), "bmm": ("bmm",),
+         "every-second-mm": ("every-second-mm",)}
+"""What selective checkpointing can keep, and the operations behind each word."""
+
+
+def kept_operations(setup: Setup) -> tuple[str, ...]:
+    """The operations whose results selective checkpointing keeps. Errors: UnknownName."""
+    if setup.checkpoint != "selective":
+        return ()
+    for word in setup.checkpoint_save:
+        if word not in SAVED:
+            raise UnknownName("operation for --checkpoint-save", word, SAVED)
+    return tuple(op for word in setup.checkpoint_save for op in SAVED[word])
 
 
 def implementation_of(optimizer: Any, setup: Setup, fused_update: bool) -> str:

@@ -114,7 +114,7 @@ class Structure:
             return body(self, *inputs)
         from peakmem.estimate.recompute import checkpointed
 
-        return checkpointed(tape, body, (self, *inputs), self.early_stop)
+        return checkpointed(tape, body, (self, *inputs), self.early_stop, self.checkpoint_save)
 
 
 def unfolded(kinds: tuple[str, ...]) -> tuple[Segment, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from peakmem.estimate.layout import Dims, Memory, flat, size_key
 
@@ -131,6 +131,16 @@ class Parameter(Tensor):
         return self.trained
 
 
+class Keeper(Protocol):
+    """Sees every result that is made, and may hand out an older one instead."""
+
+    def call(self, op: str) -> int:
+        """An operation begins: which call of its name this is."""
+
+    def result(self, node: Node, dims: Dims, dtype: str, memory: Memory | None, name: str) -> Tensor:
+        """The operation's next result."""
+
+
 class Tape:
     """Everything that happens to memory in one run, in order."""
 
@@ -148,7 +158,7 @@ class Tape:
         self.autocast = ""
         self.casts: dict[int, tuple[Parameter, Tensor]] = {}
         self.pack: Callable[[Tensor], Any] | None = None
-        self.keep: Callable[[str, Callable[[], tuple[Tensor, ...]]], tuple[Tensor, ...]] | None = None
+        self.keeper: Keeper | None = None  # decides which results checkpointing keeps
         self.sequence = 0
         self.flops: list[tuple[str, int, tuple[str, ...], str]] = []
         self.phase_name = ""
