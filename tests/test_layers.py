@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "peakmem"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 BASE = {"errors", "quantity", "version"}
-LEDGER = BASE | {"ledger", "ledger_json"}
+LEDGER = BASE | {"ledger", "ledger_json", "answers"}
 DATA = LEDGER | {"model", "setup", "tables", "readers"}
 ENGINE = DATA | {"architectures", "estimate", "allocator"}
 ALLOWED: dict[str, set[str]] = {
@@ -21,6 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "version": set(),
     "ledger": LEDGER,
     "ledger_json": LEDGER,
+    "answers": LEDGER,
     "setup": BASE,
     "model": LEDGER,
     "readers": DATA,
@@ -110,3 +111,14 @@ def test_the_core_is_the_standard_library() -> None:
         for name, line in imports(ast.parse(path.read_text()), path):
             if name.split(".")[0] in THIRD_PARTY:
                 assert part(path) in edges, f"{path.name}:{line} imports {name}"
+
+
+@pytest.mark.parametrize("library", ["rich", "numpy", "matplotlib", "starlette", "uvicorn", "huggingface_hub", "shtab"])
+def test_one_library_is_imported_in_one_file(library: str) -> None:
+    files = {
+        path.name
+        for path in FILES
+        for name, _ in imports(ast.parse(path.read_text()), path)
+        if name.split(".")[0] == library
+    }
+    assert len(files) <= 1
