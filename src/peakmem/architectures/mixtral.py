@@ -9,6 +9,7 @@ from peakmem.architectures.llama import attention
 from peakmem.estimate.experts import experts, router
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.masks import layer_masks
+from peakmem.estimate.param_adapters import adapts
 from peakmem.estimate.positions import positions, rotary_table
 from peakmem.estimate.shapes import reshape, view
 from peakmem.estimate.structure import Structure
@@ -22,7 +23,7 @@ FeedForward = Callable[[Structure, Tensor], Tensor]
 
 def define(m: Structure) -> Definition:
     yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows())
+    yield Layers("model.layers", lambda kind: block_rows(m))
     yield from rms_norm("model.norm")
     yield from buffer("model.rotary_emb.inv_freq", "d/2", "fp32")
     yield from buffer("model.rotary_emb.original_inv_freq", "d/2", "fp32")
@@ -30,21 +31,42 @@ def define(m: Structure) -> Definition:
         yield from linear("lm_head", "V", "h")
 
 
-def block_rows() -> Iterator[Row]:
+def block_rows(m: Structure) -> Iterator[Row]:
     yield from linear("self_attn.q_proj", "(a d)", "h")
     yield from linear("self_attn.k_proj", "(k d)", "h")
     yield from linear("self_attn.v_proj", "(k d)", "h")
     yield from linear("self_attn.o_proj", "h", "(a d)")
-    yield Row("mlp.gate.weight", "E h")
-    yield from expert_rows("mlp.experts")
+    yield from router_rows(m, "mlp.gate")
+    yield from expert_rows(m, "mlp.experts")
     yield from rms_norm("input_layernorm")
     yield from rms_norm("post_attention_layernorm")
 
 
-def expert_rows(name: str) -> Iterator[Row]:
-    """All experts in two parameters: gate and up projections in one, down projections in the other."""
-    yield Row(f"{name}.gate_up_proj", "E (2 x) h")
-    yield Row(f"{name}.down_proj", "E h x")
+def router_rows(m: Structure, name: str) -> Iterator[Row]:
+    """The router's matrix, and the factors of its adapter."""
+    if not adapts(m, "gate"):
+        yield Row(f"{name}.weight", "E h")
+        return
+    yield Row(f"{name}.base_layer.weight", "E h")
+    yield Row(f"{name}.lora_A.default.weight", "r h", "adapter", "fp32")
+    yield Row(f"{name}.lora_B.default.weight", "E r", "adapter", "fp32")
+
+
+def expert_rows(m: Structure, name: str) -> Iterator[Row]:
+    """All experts in two parameters: gate and up projections in one, down projections in the other.
+
+    Adapters wrap the module once for each parameter; gate and up, two matrices in one, get twice the rank.
+    """
+    factors = {"gate_up_proj": ("(E 2 r) h", "(2 x) (2' r E)"), "down_proj": ("(E r) x", "h (r E)")}
+    wrapped = [parameter for parameter in factors if adapts(m, parameter)]
+    inside = name + ".base_layer" * len(wrapped)
+    yield Row(f"{inside}.gate_up_proj", "E (2 x) h")
+    yield Row(f"{inside}.down_proj", "E h x")
+    while wrapped:
+        a, b = factors[wrapped.pop(0)]
+        wrapper = name + ".base_layer" * len(wrapped)
+        yield Row(f"{wrapper}.lora_A.default.weight", a, "adapter", "fp32")
+        yield Row(f"{wrapper}.lora_B.default.weight", b, "adapter", "fp32")
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, rms_norm
 from peakmem.architectures.llama import mlp
-from peakmem.architectures.mixtral import expert_rows, model, moe
+from peakmem.architectures.mixtral import expert_rows, model, moe, router_rows
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor
@@ -36,8 +36,8 @@ def block_rows(m: Structure, kind: str) -> Iterator[Row]:
     yield from rms_norm("self_attn.q_norm", "d")
     yield from rms_norm("self_attn.k_norm", "d")
     if has_experts(m, kind):
-        yield from expert_rows("mlp.experts")
-        yield Row("mlp.gate.weight", "E h")
+        yield from expert_rows(m, "mlp.experts")
+        yield from router_rows(m, "mlp.gate")
     else:
         yield from linear("mlp.gate_proj", "f", "h")
         yield from linear("mlp.up_proj", "f", "h")

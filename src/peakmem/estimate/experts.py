@@ -10,11 +10,12 @@ from __future__ import annotations
 from peakmem.estimate.autograd import Node
 from peakmem.estimate.layout import flat
 from peakmem.estimate.ops import activation, cast, mul, softmax, total_over
+from peakmem.estimate.param_adapters import adapted_weights, router_delta, router_weight
 from peakmem.estimate.positions import made
 from peakmem.estimate.shapes import index, split, view
 from peakmem.estimate.structure import Structure
-from peakmem.estimate.tape import Tensor, scope
-from peakmem.estimate.weights import product, weight
+from peakmem.estimate.tape import Parameter, Tensor, scope
+from peakmem.estimate.weights import product
 
 
 def router(m: Structure, x: Tensor, keeps_dtype: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -24,20 +25,24 @@ def router(m: Structure, x: Tensor, keeps_dtype: bool) -> tuple[Tensor, Tensor, 
     Mixtral copies the logits to fp32 first and stays there.
     """
     with scope("gate"):
+        delta = router_delta()
         x = view(x, "(b s) h")
-        logits = product(x, weight("weight"), None)
+        w = router_weight(delta)
+        logits = product(x, w, None)
         chances = softmax(logits if keeps_dtype else cast(logits, "fp32"), "fp32")
         values, numbers = topk(chances, "K")
         if m.has("norm_topk"):
             values = divide_in_place(values, total_over(values, 1, keep=True))
         if keeps_dtype:
             values = cast(values, logits.dtype, "expert weights")
+        del delta, w
         return logits, values, numbers
 
 
 def experts(m: Structure, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
     """grouped_mm_experts_forward on rows x of (b s, h): sorted by expert, two grouped products, sorted back."""
     with scope("experts"):
+        gate_up_proj, down_proj = adapted_weights(m)
         sample_weights = view(top_k_weights, "(b s K)")
         expert_ids_g = made("(b s K)", "int64", "expert numbers, sorted")
         perm = made("(b s K)", "int64", "order by expert")
@@ -46,16 +51,18 @@ def experts(m: Structure, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor)
         histc_input = made("(b s K)", "int32", "expert numbers in int32")
         tokens_per_expert = made("E", "int32", "rows per expert")
         offsets = made("E", "int32", "where each expert ends")
-        proj_out = grouped(selected, "gate_up_proj", offsets)
+        gate_up = gate_up_proj if isinstance(gate_up_proj, Parameter) else gate_up_proj.folded()
+        proj_out = grouped(selected, gate_up, "gate_up_proj", offsets)
         proj_out = gated(m, proj_out)
-        proj_out = grouped(proj_out, "down_proj", offsets)
+        down = down_proj if isinstance(down_proj, Parameter) else down_proj.folded()
+        proj_out = grouped(proj_out, down, "down_proj", offsets)
         weighted_out = mul(proj_out, view(sample_weights_g, "(b s K) 1"), "output, weighted")
         inv_perm = made("(b s K)", "int64", "order back")
         made("(b s K)", "int64", "arange")
         weighted_out = index(weighted_out, inv_perm, "(b s K) h", "output, in order")
         final = total_over(view(weighted_out, "(b s) K h"), 1)
         final = cast(final, x.dtype, "output")
-        del expert_ids_g, histc_input, tokens_per_expert
+        del expert_ids_g, histc_input, tokens_per_expert, gate_up, down, gate_up_proj, down_proj
         return final
 
 
@@ -65,13 +72,12 @@ def gated(m: Structure, gate_up: Tensor) -> Tensor:
     return mul(activation(gate, m.activation), up)
 
 
-def grouped(x: Tensor, name: str, offsets: Tensor) -> Tensor:
+def grouped(x: Tensor, w: Tensor, name: str, offsets: Tensor) -> Tensor:
     """grouped_mm of rows, sorted by expert, with each expert's own (out, in) matrix.
 
     Not on autocast's lists: the rows take the dtype of the weight. The weight's gradient comes first, through a
     transposed view (derivatives.yaml, _grouped_mm).
     """
-    w = weight(name)
     with scope(name):
         x = cast(x, w.dtype)
         n = Node("grouped_mm", x, w)

@@ -75,7 +75,7 @@ def make_row(tape: Tape, m: Structure, row, layer: str, fold: str, buffers: list
     base, _, leaf = row.name.rpartition(".")
     adapter = row.module in ("linear", "conv1d") and any(target(base, pattern) for pattern in m.lora)
     name = f"{base}.base_layer.{leaf}" if adapter else row.name
-    trained = not m.lora and not any(fnmatch(row.name, f"*{pattern}*") for pattern in m.frozen)
+    trained = row.module == "adapter" or not m.lora and not any(fnmatch(row.name, f"*{pattern}*") for pattern in m.frozen)
     add_parameter(tape, layer, name, row.shape, row.dtype or m.dtype, trained, fold)
     last_of_module = leaf == "bias" or leaf == "weight"
     if adapter and last_of_module and leaf == "weight":
