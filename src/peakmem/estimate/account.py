@@ -34,24 +34,9 @@ def detail_of(tape: Tape, numbers: Mapping[str, Any], layers: int, source: str) 
 
 
 def kinds_of(tape: Tape) -> list[str]:
-    """The kind of every storage: what it was made as, unless some node saved it or it outlived its forward."""
-    kinds = ["activations" if record.kind == "temporary" and record.why and not record.name.startswith("input/")
-             else record.kind for record in tape.records]
-    alive: set[int] = set()
-    phase = ""
-    for event in tape.events:
-        if type(event) is int:
-            if event >= 0:
-                alive.add(event)
-            else:
-                alive.discard(~event)
-        elif hasattr(event, "name"):
-            if phase.startswith("forward"):
-                for i in alive:
-                    if kinds[i] == "temporary" and not tape.records[i].name.startswith("input/"):
-                        kinds[i] = "activations"
-            phase = event.name
-    return kinds
+    """The kind of every storage: what it was made as, unless some node of the graph saved it."""
+    return ["activations" if record.kind == "temporary" and record.saved and not record.name.startswith("input/")
+            else record.kind for record in tape.records]
 
 
 def by_kind(amounts: tuple[int, ...]) -> dict[str, int]:
@@ -83,14 +68,29 @@ def chart_of(walk: Walk, layers: int) -> tuple[ChartRow, ...]:
             walk.begin_moment()
 
         go(walk, i, regions, layers, tuple(limits[:-1]), close, family == "backward")
-        made.append(row(walk, thirds[-1][0]))
+        made.append(row(walk, thirds[-1][0], held_after(walk, i) if family == "forward" else 0))
         rows += made if shown else []
     return tuple(rows)
 
 
-def row(walk: Walk, name: str) -> ChartRow:
-    top = walk.moment
-    return ChartRow(name, walk.live, top.bytes, by_kind(tuple(walk.by_kind)), by_kind(top.by_kind))
+def row(walk: Walk, name: str, held: int = 0) -> ChartRow:
+    top, kinds = walk.moment, by_kind(tuple(walk.by_kind))
+    kinds["activations"] += held
+    kinds["temporary"] -= held
+    return ChartRow(name, walk.live, top.bytes, kinds, by_kind(top.by_kind))
+
+
+def held_after(walk: Walk, phase: int) -> int:
+    """Temporary bytes that outlive a forward though no node saved them: the loss, what a layer's second run needs.
+
+    Between forward and backward they count as activations.
+    """
+    regions = walk.phases[phase][1]
+    piece = len(regions[-1].pieces) - 1
+    end = Spot(phase, len(regions) - 1, walk.times(regions[-1]) - 1, piece, len(regions[-1].pieces[piece].events) - 1, 0)
+    temporary = KINDS.index("temporary")
+    return sum(number_of(count, walk.numbers) * walk.sizes[i] for i, count in counts_until(walk, end).items()
+               if walk.kinds[i] == temporary and not walk.tape.records[i].name.startswith("input/"))
 
 
 def go(walk: Walk, phase: int, regions: list[Region], layers: int, limits: tuple[int, ...], close: Any,

@@ -88,9 +88,10 @@ class Node:
         """Keep a tensor for the backward, and say what for."""
         if not self.active:
             return
+        pack = self.tape.pack
         if x.storage:
             x.storage.record.why.append(why)
-        pack = self.tape.pack
+            x.storage.record.saved |= pack is None
         self.saved.append(x if pack is None else pack(x))
 
     def keeps(self, x: Tensor, why: str) -> None:

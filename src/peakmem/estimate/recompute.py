@@ -62,6 +62,7 @@ class Kept:
         if self.saves(*key):
             kept = made.detached()
             if kept.storage:
+                kept.storage.record.saved = True
                 kept.storage.record.why.append(f"selective checkpointing keeps what {node.op} makes in {node.scope}")
             self.store.setdefault(key, []).append(kept)
         return made
@@ -118,9 +119,10 @@ def checkpointed(tape: Tape, body: Callable[..., Tensor], inputs: tuple[Any, ...
                  save: tuple[str, ...] = ()) -> Tensor:
     """Run a layer so that it keeps its inputs, and of its results those of the operations in `save`."""
     frame = Frame(body, inputs, stops_early, save)
-    for x in inputs:
-        if isinstance(x, Tensor) and x.storage:
-            x.storage.record.why.append(f"{tape.scope} is computed again from it")
+    hidden = next((x for x in inputs if isinstance(x, Tensor) and x.storage), None)
+    if hidden is not None:
+        hidden.storage.record.saved = True
+        hidden.storage.record.why.append(f"{tape.scope} is computed again from it")
     outer, tape.pack = tape.pack, frame.promise
     keeper, tape.keeper = tape.keeper, Kept(frame.store, save, first=True) if save else None
     y = body(*inputs)

@@ -51,11 +51,12 @@ class Block(NamedTuple):
 class Record:
     """What the ledger will say of one storage."""
 
-    __slots__ = ("key", "name", "kind", "why", "scratch", "fold", "scope")
+    __slots__ = ("key", "name", "kind", "why", "scratch", "fold", "scope", "saved")
 
     def __init__(self, key: Key, name: str, kind: str, fold: str, scratch: bool, scope: str) -> None:
         self.key, self.name, self.kind, self.fold, self.scratch, self.scope = key, name, kind, fold, scratch, scope
         self.why: list[str] = []
+        self.saved = False  # a node of the graph needs it
 
 
 class Storage:
