@@ -28,7 +28,7 @@ def define(m: Structure) -> Definition:
     yield from buffer("bert.embeddings.position_ids", "1 P", "int64")
     yield from buffer("bert.embeddings.token_type_ids", "1 P", "int64")
     yield Layers("bert.encoder.layer", lambda kind: block_rows())
-    yield Row("cls.predictions.bias", "V")
+    yield Row("cls.predictions.bias", "V", "" if m.has("tied") else "unused")
     yield from linear("cls.predictions.transform.dense", "h", "h", True)
     yield from layer_norm("cls.predictions.transform.LayerNorm")
     if not m.has("tied"):
@@ -45,10 +45,10 @@ def block_rows() -> Iterator[Row]:
     yield from layer_norm("output.LayerNorm")
 
 
-def forward(m: Structure, input_ids: Tensor, labels: Tensor) -> Tensor:
+def forward(m: Structure, input_ids: Tensor, labels: Tensor | None = None) -> Tensor:
     hidden = model(m, input_ids)
     scores = head(m, hidden)
-    if m.loss == "sum":
+    if labels is None:
         return total(scores)
     with scope("loss"):
         return cross_entropy(view(scores, "(b s) V"), labels)

@@ -11,7 +11,7 @@ class Row(NamedTuple):
 
     name: str
     shape: str
-    module: str = ""  # linear | conv1d | embedding | norm | buffer | ""
+    module: str = ""  # linear | conv1d | embedding | norm | buffer | unused: no gradient ever reaches it | ""
     dtype: str = ""  # empty: the module's
 
 

@@ -75,7 +75,7 @@ def make_row(tape: Tape, m: Structure, row, layer: str, fold: str, buffers: list
     base, _, leaf = row.name.rpartition(".")
     adapter = row.module in ("linear", "conv1d") and any(target(base, pattern) for pattern in m.lora)
     name = f"{base}.base_layer.{leaf}" if adapter else row.name
-    trained = row.module == "adapter" or not m.lora and not any(fnmatch(row.name, f"*{pattern}*") for pattern in m.frozen)
+    trained = row.module == "adapter" or row.module != "unused" and not m.lora and not any(fnmatch(row.name, f"*{pattern}*") for pattern in m.frozen)
     add_parameter(tape, layer, name, row.shape, row.dtype or m.dtype, trained, fold)
     last_of_module = leaf == "bias" or leaf == "weight"
     if adapter and last_of_module and leaf == "weight":
@@ -86,9 +86,12 @@ def make_row(tape: Tape, m: Structure, row, layer: str, fold: str, buffers: list
 
 
 def target(module: str, pattern: str) -> bool:
-    """Whether a module gets an adapter: `all-linear` means all but the output head."""
+    """Whether a module gets an adapter: `all-linear` means all but the output embeddings, as peft has it.
+
+    A classifier is none of those (peft/tuners/tuners_utils.py, _maybe_include_all_linear_layers).
+    """
     if pattern == "all-linear":
-        return not module.endswith(("lm_head", "embed_out", "decoder", "classifier"))
+        return not module.endswith(("lm_head", "embed_out", "decoder"))
     return module == pattern or module.endswith(f".{pattern}")
 
 
@@ -102,7 +105,7 @@ def make_inputs(tape: Tape, m: Structure, code: ModuleType) -> dict[str, Tensor]
     """The batch, on the device all the time: tokens, or what the architecture says in INPUTS."""
     wanted = getattr(code, "INPUTS", {"input_ids": ("b s", "int64"), "labels": ("b s", "int64")})
     return {name: tape.new(dims(shape), dtype or m.dtype, None, f"input/{name}")
-            for name, (shape, dtype) in wanted.items()}
+            for name, (shape, dtype) in wanted.items() if not (name == "labels" and m.loss == "sum")}
 
 
 def forward(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Tensor]) -> Tensor:

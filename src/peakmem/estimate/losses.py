@@ -32,10 +32,12 @@ def tied_to(m: Structure, embedding: str) -> Parameter | None:
 
 
 def total(x: Tensor) -> Tensor:
-    """sum() of everything: the gradient is expanded, so it needs no memory of its own (SumBackward0)."""
-    x = autocast_fp32(x)
+    """sum() of everything: the gradient is expanded, so it needs no memory of its own (SumBackward0).
+
+    Autocast asks for an fp32 result, without a copy of the input (fp32_set_opt_dtype).
+    """
     n = Node("sum", x)
-    out = n.makes((), x.dtype, None, "loss")
+    out = n.makes((), "fp32" if current().autocast else x.dtype, None, "loss")
     n.gradient(0, "expand")
     return n.output(out)
 

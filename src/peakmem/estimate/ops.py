@@ -110,10 +110,10 @@ def mean_last(x: Tensor) -> Tensor:
 
 def total_over(x: Tensor, at: int, keep: bool = False, name: str = "sum") -> Tensor:
     """sum over one dimension: the gradient is expanded, without memory of its own (SumBackward1)."""
-    x = autocast_fp32(x)
     n = Node("sum", x)
     left: Dims = ((),) if keep else ()
-    out = n.makes(x.dims[:at] + left + x.dims[at + 1:], x.dtype, None, name)
+    dtype = "fp32" if current().autocast else x.dtype  # asked of the sum itself: fp32_set_opt_dtype
+    out = n.makes(x.dims[:at] + left + x.dims[at + 1:], dtype, None, name)
     n.gradient(0, "expand")
     return n.output(out)
 
@@ -145,15 +145,18 @@ def gelu_new(x: Tensor) -> Tensor:
 
 
 def activation(x: Tensor, kind: str) -> Tensor:
-    """silu, gelu, relu as one kernel: keeps its input (relu: its output)."""
+    """silu, gelu, relu, sigmoid as one kernel: keeps its input (relu, sigmoid: its output)."""
     if kind == "gelu_new":
         return gelu_new(x)
+    if kind == "quick_gelu":  # transformers' QuickGELUActivation: x·sigmoid(1.702·x)
+        return mul(x, activation(scale(x), "sigmoid"), "gelu")
+    by_output = kind in ("relu", "sigmoid")
     n = Node(kind, x)
-    if kind != "relu":
+    if not by_output:
         n.saves(x, f"slope of {kind} in {n.scope}")
     out = result_like(n, x, None, kind)
-    if kind == "relu":
-        n.keeps(out, f"where relu in {n.scope} let through")
+    if by_output:
+        n.keeps(out, f"slope of {kind} in {n.scope}")
     n.gradient(0, memory="grad")
     return n.output(out)
 
