@@ -49,6 +49,7 @@ def forward(m: Structure, input_ids: Tensor, labels: Tensor | None = None) -> Te
     hidden = model(m, input_ids)
     scores = head(m, hidden)
     if labels is None:
+        del hidden  # the sum is made outside the model
         return total(scores)
     with scope("loss"):
         return cross_entropy(view(scores, "(b s) V"), labels)

@@ -43,6 +43,7 @@ def forward(m: Structure, pixel_values: Tensor, labels: Tensor | None = None) ->
     pooled = select(hidden, 1)
     logits = project(pooled, "classifier")
     if labels is None:
+        del hidden, pooled  # the sum is made outside the model
         return total(logits)
     with scope("loss"):
         return cross_entropy(logits, labels)

@@ -22,6 +22,7 @@ def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str, head: str
         logits = tanh(logits)
         logits = scale(logits, "logits, capped")
     if m.loss == "sum":
+        del hidden  # the sum is made outside the model
         return total(logits)
     return causal_lm_loss(logits)
 
