@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from peakmem.estimate.autograd import Node
 from peakmem.estimate.layout import Dims, dense_order, dims
-from peakmem.estimate.ops import add, autocast, cast, dropout, last, scale, softmax, tanh
+from peakmem.estimate.ops import add, autocast, autocast_off, cast, dropout, last, scale, softmax, tanh
 from peakmem.estimate.masks import where
 from peakmem.estimate.positions import made
 from peakmem.estimate.shapes import contiguous, piece, rename, reshape, swap, view
@@ -203,13 +203,20 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool, d
 
 def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool, drop: bool,
          causal: bool = True) -> Tensor:
+    """The math kernel: autocast casts q, k, v, and then leaves its inside alone (ExcludeDispatchKeyGuard)."""
+    q, k, v = autocast(q), autocast(k), autocast(v)
+    with autocast_off():
+        return composite(q, k, v, mask, grouped, drop, causal)
+
+
+def composite(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool, drop: bool,
+              causal: bool) -> Tensor:
     """_scaled_dot_product_attention_math: q and k both scaled, 16-bit inputs in fp32, s·s scores.
 
     The mask is added to the scores in place (`attn.add_`).
 
     Source: aten/src/ATen/native/transformers/attention.cpp. The causal mask is built for every call.
     """
-    q, k, v = autocast(q), autocast(k), autocast(v)
     origin = q.dtype
     q32, k32, v32 = cast(q, "fp32"), cast(k, "fp32"), cast(v, "fp32")
     query = scale(q32, "queries, scaled")

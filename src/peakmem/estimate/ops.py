@@ -217,6 +217,19 @@ def autocast(x: Tensor) -> Tensor:
     return found[1]
 
 
+class autocast_off:
+    """Inside, autocast casts nothing: so it is within an operation that autocast itself has called."""
+
+    __slots__ = ("outer",)
+
+    def __enter__(self) -> None:
+        tape = current()
+        self.outer, tape.autocast = tape.autocast, ""
+
+    def __exit__(self, *_: object) -> None:
+        current().autocast = self.outer
+
+
 def autocast_fp32(x: Tensor) -> Tensor:
     """What autocast does to an argument of pow, softmax, norms and losses: an fp32 copy."""
     return cast(x, "fp32") if current().autocast and x.dtype in ("bf16", "fp16") else x

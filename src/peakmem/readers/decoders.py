@@ -16,9 +16,6 @@ from peakmem.readers.shared import (
     windowed,
 )
 
-SOFTCAPS = {"final_logit_softcapping": "logit_softcap", "attn_logit_softcapping": "attention_softcap"}
-
-
 def decoder(f: Fields, *switches: str, act: str = "hidden_act") -> Sizes:
     """What all of them have in common."""
     heads = f.count("num_attention_heads")
@@ -94,11 +91,17 @@ def gemma(f: Fields) -> Sizes:
 
 def gemma2(f: Fields) -> Sizes:
     """Gemma 2: four norms a layer, sliding and full layers in turn."""
-    return gemma_later(f, 2)
+    sizes = gemma_later(f, 2)
+    if f.value("attn_logit_softcapping") is not None:
+        sizes["switches"] |= {"attention_softcap"}
+    return sizes
 
 
 def gemma3(f: Fields) -> Sizes:
-    """Gemma 3, its text part: norms on q and k; one full layer after `sliding_window_pattern - 1` sliding ones."""
+    """Gemma 3, its text part: norms on q and k; one full layer after `sliding_window_pattern - 1` sliding ones.
+
+    Its attention does not read attn_logit_softcapping (transformers 5.24, Gemma3Attention.forward).
+    """
     pattern = f.count("sliding_window_pattern") if "sliding_window_pattern" in f.given else 6
     return gemma_later(f, pattern, "qk_norm")
 
@@ -111,7 +114,8 @@ def gemma_later(f: Fields, pattern: int, *switches: str) -> Sizes:
         window = window // 2 + 1  # transformers: configuration_gemma3.py, the window then reaches both ways
     kinds = f.kinds("layer_types", count, KINDS) or tuple(
         "sliding" if i % pattern else "full" for i in range(1, count + 1))
-    sizes["switches"] |= {switch for field, switch in SOFTCAPS.items() if f.value(field) is not None}
+    if f.value("final_logit_softcapping") is not None:
+        sizes["switches"] |= {"logit_softcap"}
     return sizes | windowed(f, window, kinds)
 
 
