@@ -14,7 +14,7 @@ ASK ?= estimate $(EXAMPLE) --sequence 4096 --batch 1 --gpu H100
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: python ## set up, then answer a real question: Llama-3.1-8B from its config.json on an H100 (ASK="..." asks another)
+run: python ## set up, then answer a real question in the terminal (ASK="..." asks another)
 	@echo "peakmem $(ASK)"; echo
 	@if $(MAKE) --no-print-directory --silent $(VENV)/.run >/dev/null 2>&1; \
 	then $(BIN)/peakmem $(ASK); \
@@ -44,7 +44,7 @@ python:
 
 $(BIN)/python: | python
 	@echo "virtual environment in $(VENV)"
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 # Stamps: the next run is quick, and a change of pyproject.toml installs again.
 $(VENV)/.run: pyproject.toml | $(BIN)/python
