@@ -95,7 +95,10 @@ def rotary_part(f: Fields, size: int, field: str, default: float) -> int:
     part = Fields(f.file, {field: inside} if inside is not None else f.given, {field: default})
     share = part.fraction(field)
     f.used.add(field)
-    rotated = even(f, f"{field} {share:g} of head size {size}", int(size * share))
+    rotated = int(size * share)
+    rotated += rotated % 2  # arange(0, rotated, 2): an odd last element gets a frequency, and a partner, of its own
+    if rotated > size or not rotated:
+        even(f, f"{field} {share:g} of head size {size}", int(size * share))
     return 0 if rotated == size else rotated
 
 
