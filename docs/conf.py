@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from peakmem.version import __version__  # noqa: E402
+from peakmem.version import __version__
 
 project = "peakmem"
 release = version = __version__

@@ -16,6 +16,7 @@ from peakmem.readers.shared import (
     windowed,
 )
 
+
 def decoder(f: Fields, *switches: str, act: str = "hidden_act") -> Sizes:
     """What all of them have in common."""
     heads = f.count("num_attention_heads")
@@ -116,6 +117,8 @@ def gemma_later(f: Fields, pattern: int, *switches: str) -> Sizes:
         "sliding" if i % pattern else "full" for i in range(1, count + 1))
     if f.value("final_logit_softcapping") is not None:
         sizes["switches"] |= {"logit_softcap"}
+    if "sliding" not in kinds:
+        return sizes | {"window": window, "layer_kinds": kinds}  # the mask of the window is made all the same
     return sizes | windowed(f, window, kinds)
 
 
