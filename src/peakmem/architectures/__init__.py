@@ -17,6 +17,7 @@ CODE = {
     ("gemma2", "transformers"): "gemma2",
     ("gemma3_text", "transformers"): "gemma3",
     ("gpt2", "transformers"): "gpt2",
+    ("gpt2", "paper"): "paper",
     ("opt", "transformers"): "opt",
     ("gpt_neox", "transformers"): "gpt_neox",
     ("bert", "transformers"): "bert",

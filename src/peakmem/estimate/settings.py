@@ -46,6 +46,8 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         switches.add("partial_rotary")
     if "e" in model.sizes:
         switches.add("narrow_embedding")
+    if setup.run == "inference":
+        switches |= inference_switches(model, setup)
     structure = Structure(
         architecture=model.architecture,
         implementation=setup.implementation,
@@ -57,7 +59,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         autocast=recipe.autocast or "",
         kernels=tuple((kind, kernel_of(model, setup, kind)) for kind in sorted({"full", "sliding", *kinds})),
         dropouts=dropouts_of(model, setup),
-        checkpoint=setup.checkpoint,
+        checkpoint=setup.checkpoint if setup.run == "training" else "none",
         checkpoint_save=kept_operations(setup),
         lora=setup.lora_targets if setup.lora_rank else (),
         frozen=tuple(part for part in setup.freeze.split(",") if part),
@@ -113,11 +115,35 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
         "c": model.channels, "p": model.patch, "C": model.classes, "g": setup.generate,
         "u": model.rotary_size or model.head_size, "M": setup.accumulation,
     }
+    if setup.run == "inference":
+        numbers |= cached_tokens(model, setup)
     numbers |= dict(model.sizes)
     if model.image:
         patches = (model.image // model.patch) ** 2
         numbers |= {"i": model.image, "N": patches, "s": patches + 1}
     return numbers
+
+
+def cached_tokens(model: Model, setup: Setup) -> dict[str, int]:
+    """Positions in the cache after the first and after the last decoding step; u: in layers with a window.
+
+    The last token that is generated is not run through the model again.
+    """
+    t1, t2 = setup.sequence + 1, setup.sequence + max(setup.generate - 1, 1)
+    window = model.window or t2
+    return {"t1": t1, "t2": t2, "u1": min(t1, window), "u2": min(t2, window)}
+
+
+def inference_switches(model: Model, setup: Setup) -> set[str]:
+    """What changes between prefill, the first and the last decoding step."""
+    tokens = cached_tokens(model, setup)
+    switches = {"all_logits"} if setup.logits == "all" else set()
+    for step in "12":
+        if model.window and tokens[f"t{step}"] >= model.window:
+            switches.add(f"narrow_window_{step}")
+        if tokens[f"t{step}"] % 8:
+            switches.add(f"odd_sequence_{step}")
+    return switches
 
 
 def kinds_of(model: Model, setup: Setup) -> tuple[str, ...]:
@@ -134,11 +160,15 @@ def dropouts_of(model: Model, setup: Setup) -> frozenset[str]:
     """Which dropouts run."""
     given = {"attention": model.attention_dropout, "hidden": model.hidden_dropout,
              "embedding": model.embedding_dropout}
+    if setup.run == "inference":
+        return frozenset()
     return frozenset(kind for kind, p in given.items() if (p if setup.dropout < 0 else setup.dropout) > 0)
 
 
 def kernel_of(model: Model, setup: Setup, kind: str) -> str:
-    """The attention kernel of one kind of layer."""
+    """The attention kernel of one kind of layer. The paper's block has its scores unless a fused kernel is asked for."""
+    if setup.implementation == "paper":
+        return "eager" if setup.attention in ("auto", "math") else setup.attention
     if setup.attention in ("eager", "math"):
         return setup.attention
     recipe = PRECISIONS[setup.precision]

@@ -167,10 +167,11 @@ def normalised(x: Tensor) -> Tensor:
     return mul(x, rsqrt(shift(mean_last(square(x)))), "normalised in fp32")
 
 
-def layer_norm(x: Tensor, name: str) -> Tensor:
+def layer_norm(x: Tensor, name: str, statistics: bool = True) -> Tensor:
     """nn.LayerNorm: keeps its input, mean and reciprocal deviation; one kernel makes all three gradients.
 
-    Under autocast it runs in fp32. Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu.
+    Under autocast it runs in fp32. statistics: count the two numbers per row.
+    Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu.
     """
     with scope(name):
         x = autocast_fp32(x)
@@ -178,11 +179,10 @@ def layer_norm(x: Tensor, name: str) -> Tensor:
         n = Node("layer_norm", x, *affine)
         n.saves(x, f"gradients of {n.scope}")
         out = n.makes(x.dims, x.dtype)
-        stats = x.dims[:-1] + ((),)
-        mean = n.makes(stats, "fp32", None, "mean")
-        deviation = n.makes(stats, "fp32", None, "reciprocal deviation")
-        n.keeps(mean, f"{n.scope} is normalised again in backward")
-        n.keeps(deviation, f"{n.scope} is normalised again in backward")
+        names = ("mean", "reciprocal deviation") if statistics else ()
+        numbers = [n.makes(x.dims[:-1] + ((),), "fp32", None, name_of) for name_of in names]
+        for number in numbers:
+            n.keeps(number, f"{n.scope} is normalised again in backward")
         for i in range(1 + len(affine)):
             n.gradient(i)
         return n.output(out)
