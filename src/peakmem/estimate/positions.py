@@ -36,7 +36,12 @@ def rows_of_buffer() -> Tensor:
 
 
 def packed_sequences() -> None:
-    """find_packed_sequence_indices in masking_utils.py: looks whether positions jump, finds that they do not."""
+    """find_packed_sequence_indices in masking_utils.py: looks whether positions jump, finds that they do not.
+
+    Only where there is no cache (_preprocess_mask_arguments).
+    """
+    if not current().grad_enabled:
+        return
     first = made("b 1", "int64", "first position")
     joined = made("b s+1", "int64", "positions with a first")
     steps = made("b s", "int64", "steps of the positions")
@@ -54,6 +59,8 @@ def rotary(m: Structure, dtype: str) -> tuple[Tensor, Tensor]:
     """The tables of a model with one kind of layer, and what its frequencies need first."""
     if m.has("longrope"):
         choose_frequencies()
+    if m.has("dynamic_rope"):
+        compare_length()
     part = "u" if m.has("partial_rotary") else "d"
     return rotary_table(dtype, f"{part}/2", part)
 
@@ -66,6 +73,16 @@ def choose_frequencies() -> None:
     longer = made("", "bool", "longer than in pretraining")
     chosen = made("u/2", "fp32", "chosen frequencies")
     del longer, chosen, length
+
+
+def compare_length() -> None:
+    """dynamic_frequency_update in modeling_rope_utils.py, where no sequence is longer than the model's positions."""
+    largest = made("", "int64", "last position")
+    length = made("", "int64", "length")
+    del largest
+    for what in ("longer than the longest so far", "shorter than in pretraining"):
+        made("", "bool", what)
+    del length
 
 
 def rotary_table(dtype: str, half: str = "d/2", size: str = "d", prefix: str = "1 s") -> tuple[Tensor, Tensor]:
