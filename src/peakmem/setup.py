@@ -78,6 +78,8 @@ class Setup:
                            choices=("none", "optimizer", "optimizer+weights", "disk-optimizer",
                                     "disk-optimizer+weights"))
 
+    logits: str = setting("last", "of which prompt positions logits are made", group="inference",
+                          choices=("last", "all"))
     generate: int = setting(256, "tokens that are generated after the prompt", unit="tokens", group="inference",
                             least=1)
 

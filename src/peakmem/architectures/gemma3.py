@@ -9,6 +9,7 @@ from peakmem.architectures.definition import Definition, Layers, buffer, linear,
 from peakmem.architectures.gemma import scaled_embedding
 from peakmem.architectures.gemma2 import block_rows, sandwich
 from peakmem.estimate.attention import attend
+from peakmem.estimate.inference import cached
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.masks import layer_masks
 from peakmem.estimate.positions import positions, rotary_table, rotate
@@ -61,5 +62,6 @@ def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor,
         q = rms_plus_one(q, "q_norm")
         k = rms_plus_one(k, "k_norm")
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        k, v = cached(m, k, v)
         x, probabilities = attend(m, q, k, v, mask)
         return project(x, "o_proj"), probabilities

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from peakmem.architectures.definition import Definition, Layers, Row, conv1d, embedding, layer_norm, linear
 from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
+from peakmem.estimate.inference import cached
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.masks import causal_mask
 from peakmem.estimate.ops import activation, add, dropout
@@ -71,6 +72,7 @@ def attention(m: Structure, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Ten
         q, k, v = split(weights.conv1d(x, "c_attn"), 2, [("a", "d")] * 3)
         k, v = split_heads(k, "b a s d"), split_heads(v, "b a s d")
         q = split_heads(q, "b a s d")
+        k, v = cached(m, k, v)
         out, probabilities = attend(m, q, k, v, mask, softmax_in="own, cast back")
         out = weights.conv1d(out, "c_proj")
         out = dropout(out, m.drops("hidden"))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, layer_norm, linear
 from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
+from peakmem.estimate.inference import cached
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.masks import causal_mask
 from peakmem.estimate.ops import activation, add, dropout
@@ -76,6 +77,7 @@ def attention(m: Structure, x: Tensor, mask: Tensor | None,
         q, k, v = split(qkv, 3, ["d", "d", "d"])
         cos, sin = tables
         q, k = rotate_parts(m, q, k, cos, sin)
+        k, v = cached(m, k, v)
         out, probabilities = attend(m, q, k, v, mask)
         out = project(out, "dense")
         return out, probabilities

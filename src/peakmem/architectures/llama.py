@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, rms_norm
 from peakmem.estimate.attention import attend
+from peakmem.estimate.inference import cached
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.masks import layer_masks
 from peakmem.estimate.ops import activation
@@ -83,6 +84,7 @@ def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor,
         k = heads(m, x, "k", "k")
         v = swap(view(project(x, "v_proj"), "b s k d"), "b k s d")
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        k, v = cached(m, k, v)
         x, probabilities = attend(m, q, k, v, mask)
         return project(x, "o_proj"), probabilities
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from peakmem.architectures.definition import Definition, Layers, Row, embedding, layer_norm, linear
 from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
+from peakmem.estimate.inference import cached
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.masks import causal_mask
 from peakmem.estimate.ops import activation, add, dropout, scale
@@ -113,6 +114,7 @@ def attention(m: Structure, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Ten
         q = split_heads(q, "b a s d")
         k, v = project(x, "k_proj"), project(x, "v_proj")
         k, v = split_heads(k, "b a s d"), split_heads(v, "b a s d")
+        k, v = cached(m, k, v)
         out, probabilities = attend(m, q, k, v, mask)
         out = project(out, "out_proj")
         return out, probabilities

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from peakmem.architectures import llama
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, rms_norm
 from peakmem.estimate.attention import attend
+from peakmem.estimate.inference import cached
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.ops import activation, dropout
 from peakmem.estimate.positions import rotate_part
@@ -65,6 +66,7 @@ def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor,
         k = swap(view(k, "b s k d"), "b k s d")
         v = swap(view(v, "b s k d"), "b k s d")
         q, k = rotate_part(q, k, cos, sin, "u" if m.has("partial_rotary") else "d")
+        k, v = cached(m, k, v)
         x, probabilities = attend(m, q, k, v, mask)
         x = project(x, "o_proj")
         del qkv

@@ -39,11 +39,15 @@ def block_rows(m: Structure, kind: str) -> Iterator[Row]:
         yield from expert_rows(m, "mlp.experts")
         yield from router_rows(m, "mlp.gate")
     else:
-        yield from linear("mlp.gate_proj", "f", "h")
-        yield from linear("mlp.up_proj", "f", "h")
-        yield from linear("mlp.down_proj", "h", "f")
+        yield from dense_rows()
     yield from rms_norm("input_layernorm")
     yield from rms_norm("post_attention_layernorm")
+
+
+def dense_rows() -> Iterator[Row]:
+    """A dense feed-forward. peft takes the names of its layers for those of experts, so none gets an adapter."""
+    for name, outputs, inputs in (("gate_proj", "f", "h"), ("up_proj", "f", "h"), ("down_proj", "h", "f")):
+        yield Row(f"mlp.{name}.weight", f"{outputs} {inputs}")
 
 
 def has_experts(m: Structure, kind: str) -> bool:

@@ -63,7 +63,11 @@ def walked(structure: Structure, numbers: dict[str, Any], model: Model) -> Detai
 
 
 def phases_of(levels: dict[str, Level]) -> dict[str, int]:
-    """The totals of the training phases; peaks are over all micro-batches, ends those of the last."""
+    """The totals of the phases; of several micro-batches, peaks over all, ends of the last."""
+    if "load" in levels:
+        decode = [level.peak for name, level in levels.items() if name.endswith("decode")]
+        return {"load": levels["load"].end, "prefill_peak": levels["prefill"].peak,
+                "decode_peak": max(decode, default=levels["prefill"].end)}
     forward = [level for name, level in levels.items() if name.startswith("forward")]
     backward = [level for name, level in levels.items() if name.startswith("backward")]
     return {

@@ -8,6 +8,7 @@ from types import ModuleType
 
 from peakmem.estimate import optimizers
 from peakmem.estimate.autograd import Node, backward
+from peakmem.estimate.inference import generation
 from peakmem.estimate.layout import FLOATS, dims
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Tape, Tensor, writing
@@ -22,9 +23,13 @@ def interpret(m: Structure) -> Tape:
     tape = Tape(m.ones)
     tape.trains_inputs = bool(m.lora) and m.checkpoint != "none"
     with writing(tape):
-        tape.phase("start")
+        tape.phase("start" if m.run == "training" else "load")
         buffers = define(tape, m, code)
         inputs = make_inputs(tape, m, code)
+        if m.run == "inference":
+            generation(tape, m, code, inputs)
+            tape.finish()
+            return tape
         if m.step == "steady":
             optimizers.make_states(tape, m)
         for j in range(m.micro_batches):
@@ -105,7 +110,8 @@ def make_inputs(tape: Tape, m: Structure, code: ModuleType) -> dict[str, Tensor]
     """The batch, on the device all the time: tokens, or what the architecture says in INPUTS."""
     wanted = getattr(code, "INPUTS", {"input_ids": ("b s", "int64"), "labels": ("b s", "int64")})
     return {name: tape.new(dims(shape), dtype or m.dtype, None, f"input/{name}")
-            for name, (shape, dtype) in wanted.items() if not (name == "labels" and m.loss == "sum")}
+            for name, (shape, dtype) in wanted.items()
+            if not (name == "labels" and (m.loss == "sum" or m.run == "inference"))}
 
 
 def forward(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Tensor]) -> Tensor:

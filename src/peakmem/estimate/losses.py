@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from peakmem.estimate.autograd import Node
+from peakmem.estimate.inference import last_position
 from peakmem.estimate.layout import dims
 from peakmem.estimate.ops import autocast_fp32, cast, scale, tanh
 from peakmem.estimate.shapes import view
@@ -15,12 +16,14 @@ from peakmem.estimate.weights import project
 
 def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str, head: str = "lm_head") -> Tensor:
     """A decoder with a head: `run` gives the last hidden states."""
-    hidden = run()
+    hidden = last_position(m, run())
     logits = project(hidden, head, tied_to(m, embedding))
     if m.has("logit_softcap"):
         logits = scale(logits, "logits, scaled down")
         logits = tanh(logits)
         logits = scale(logits, "logits, capped")
+    if m.run == "inference":
+        return logits
     if m.loss == "sum":
         del hidden  # the sum is made outside the model
         return total(logits)

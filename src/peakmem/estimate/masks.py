@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from peakmem.estimate.inference import see
 from peakmem.estimate.layout import dims
 from peakmem.estimate.positions import made, packed_sequences
 from peakmem.estimate.structure import Structure
@@ -26,12 +27,14 @@ def causal_mask(m: Structure, dtype: str, packed: bool = True) -> Tensor | None:
     """
     if packed:
         packed_sequences()
+    see("full")
     return as_numbers(boolean_mask(), dtype) if m.kernel("full") == "eager" else None
 
 
 def sliding_mask(m: Structure, dtype: str) -> Tensor | None:
     """create_sliding_window_causal_mask: fused kernels need none while the window holds the whole sequence."""
     packed_sequences()
+    see("sliding")
     if m.kernel("sliding") == "eager":
         return as_numbers(boolean_mask(windowed=True), dtype)
     return boolean_mask(windowed=True) if m.has("narrow_window") else None

@@ -8,7 +8,7 @@ sequence and width; and it is hashable, so that a tape is made once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from peakmem.estimate.tape import Block, Tensor, current, scope
 
@@ -101,11 +101,18 @@ class Structure:
                     for j, kind in enumerate(segment.kinds):
                         outer, tape.layer = tape.layer, f"{i}.{copy}.{j}:"
                         tape.events.append(Block(True))
+                        tape.layer_kind = kind
                         with scope(f"{name}.*"):
                             yield kind
                         tape.events.append(Block(False))
                         tape.layer = outer
 
+
+    def decoding(self, step: str) -> Structure:
+        """The same run while one token is decoded: `step` is 1 for the first, 2 for the last."""
+        changing = {"narrow_window", "odd_sequence"}
+        kept = {switch for switch in self.switches if switch not in changing}
+        return replace(self, switches=frozenset(kept | {s for s in changing if f"{s}_{step}" in kept}))
 
     def layer(self, body: Callable[..., Tensor], *inputs: object) -> Tensor:
         """Run one layer the way the levers want it."""

@@ -160,6 +160,10 @@ class Tape:
         self.casts: dict[int, tuple[Parameter, Tensor]] = {}
         self.pack: Callable[[Tensor], Any] | None = None
         self.keeper: Keeper | None = None  # decides which results checkpointing keeps
+        self.cache: dict[str, tuple[Tensor, Tensor]] = {}  # keys and values of each interpreted layer
+        self.letters: dict[str, str] = {}  # letters that stand for others: one token is decoded
+        self.single = ""  # which decoding step is written; empty: none
+        self.layer_kind = ""
         self.sequence = 0
         self.flops: list[tuple[str, int, tuple[str, ...], str]] = []
         self.phase_name = ""
@@ -177,7 +181,9 @@ class Tape:
         order = flat(dims) if memory is None else memory
         if ("0",) in dims:
             return Tensor(dims, dtype, order, None)
-        key = size_key(dtype, flat(dims)) if key is None else key
+        if key is None:
+            letters = flat(dims)
+            key = size_key(dtype, renamed(letters, self.letters) if self.letters else letters)
         record = Record(key, name or self.scope, self.kind, self.fold, scratch, self.scope)
         return Tensor(dims, dtype, order, Storage(self, record))
 
@@ -200,6 +206,16 @@ class Tape:
     def finish(self) -> None:
         """Cut the events off from the storages that still live, which may die whenever they like."""
         self.events = list(self.events)
+
+
+def renamed(letters: Memory, other: dict[str, str]) -> Memory:
+    """Letters under their other names, also inside derived ones: with s for 1, `s+1` is `1+1`."""
+    result = []
+    for letter in letters:
+        if letter not in other and letter[0] == "s" and letter[1:2] in ("+", "-", "^", "/"):
+            letter = other["s"] + letter[1:]
+        result.append(other.get(letter, letter))
+    return tuple(letter for letter in result if letter != "1")
 
 
 _tape: Tape | None = None

@@ -1,0 +1,125 @@
+"""Generation: the same forward code without gradients, once over the prompt, then one token at a time.
+
+Mirrors transformers 5.24: generation/utils.py (prefill, then steps; logits of the last position unless asked for),
+cache_utils.py (DynamicLayer grows by concatenation, DynamicSlidingWindowLayer keeps a view of the last tokens).
+While a token is decoded the letter s is one, and the keys' positions are counted by t1 or t2 (in layers with a
+window u1, u2): what the cache holds after the first and after the last step.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from peakmem.estimate.shapes import contiguous, piece
+from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Tape, Tensor, current
+
+STEPS = ("first decode", "last decode")
+
+
+def cached(m: Structure, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """cache.update(): keys and values of all positions so far. In training there is no cache."""
+    tape = current()
+    if m.run == "training":
+        return k, v
+    key = f"{tape.layer}{tape.scope}"
+    old = tape.cache.pop(key, None)
+    see(tape.layer_kind)
+    tape.kind = "kv_cache"
+    keys = joined(k, old and old[0], "keys")
+    if old:
+        old = None, old[1]
+    values = joined(v, old and old[1], "values")
+    tape.kind = "temporary"
+    tape.cache[key] = keys, values
+    return keys, values
+
+
+def joined(new: Tensor, old: Tensor | None, name: str) -> Tensor:
+    """torch.cat of what was cached and what is new: memory of its own, also where nothing was cached."""
+    b, k, _, d = new.dims
+    tape = current()
+    positions = ("s'",) if tape.single else ("s",)
+    made = tape.new((b, k, positions, d), new.dtype, None, f"{tape.scope}/cached {name}")
+    made.storage.record.why.append(f"{name} of every position, read by each later token in {tape.scope}")
+    return made
+
+
+def see(kind: str) -> None:
+    """From here on, key positions are counted as in layers of this kind."""
+    tape = current()
+    if tape.single:
+        tape.letters["s'"] = ("u" if kind == "sliding" else "t") + tape.single
+
+
+def generation(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Tensor]) -> None:
+    """Prefill, the first token's step, growth of the cache, the last token's step."""
+    tape.grad_enabled = False
+    tape.phase("prefill")
+    tape.autocast = m.autocast
+    output = run(m, code, inputs)
+    if not tape.cache:
+        del output
+        return
+    ids = choose(tape, output)
+    del output
+    for number, step in enumerate(STEPS, 1):
+        if number == 2:
+            tape.phase("decoding")
+            grow(tape)
+        tape.phase(step)
+        tape.single, tape.ones = str(number), m.ones | {"s"}
+        tape.letters = {"s": "1"}
+        output = run(m.decoding(str(number)), code, {"input_ids": ids})
+        ids = choose(tape, output)
+        del output
+        tape.single, tape.ones, tape.letters = "", m.ones, {}
+    tape.autocast = ""
+    tape.phase("end")
+
+
+def run(m: Structure, code: ModuleType, inputs: dict[str, Tensor]) -> Tensor:
+    result: Tensor = code.forward(m, **inputs) if hasattr(code, "INPUTS") else code.forward(m, inputs["input_ids"])
+    return result
+
+
+def choose(tape: Tape, logits: Tensor) -> Tensor:
+    """The next token: the last position's logits in fp32, their largest, and the ids one longer."""
+    scores = tape.new((("b",), ("V",)), "fp32", None, "next token/logits in fp32")
+    token = tape.new((("b",),), "int64", None, "next token/id")
+    del scores, token
+    return tape.new((("b",), ("s",)), "int64", None, "input/next token")
+
+
+def grow(tape: Tape) -> None:
+    """What the steps between the first and the last leave behind: each layer's cache, one token short of the end."""
+    outer = tape.kind
+    tape.kind = "kv_cache"
+    for key in list(tape.cache):
+        keys, values = tape.cache.pop(key)
+        records = [x.storage.record for x in (keys, values) if x.storage]
+        b, k, _, d = keys.dims
+        letter, dtype = tape_letter(keys), keys.dtype
+        with tape.repeated(records[0].fold):
+            del keys, values
+            grown = [tape.new((b, k, (f"{letter}2-1",), d), dtype, None, record.name) for record in records]
+        for x, record in zip(grown, records, strict=True):
+            if x.storage:
+                x.storage.record.why += record.why
+        tape.cache[key] = grown[0], grown[1]
+        del grown, x
+    tape.kind = outer
+
+
+def tape_letter(x: Tensor) -> str:
+    """Which letter counts the positions of a cached tensor."""
+    return next((letter[0] for letter in x.storage.record.key[1] if letter[0] in "tu"), "t") if x.storage else "t"
+
+
+def last_position(m: Structure, hidden: Tensor) -> Tensor:
+    """slice_logits_to_keep: the last position alone, unless the logits of the whole prompt are asked for."""
+    if m.run == "training" or m.has("all_logits") or current().single:
+        return hidden
+    return contiguous(piece(hidden, 1, ()))
+
+
