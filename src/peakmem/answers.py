@@ -1,0 +1,64 @@
+"""What a plan finds out and a view shows: plain data between the two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """Whether a run fits on one GPU.
+
+    used: bytes in the best total known, `total` says which; context: lowest and highest bytes outside of PyTorch's
+    allocator; capacity: bytes that the run may use; sold: True where nobody has printed what PyTorch reports, so that
+    capacity is what the box says; note: how the GPU's name or size was understood.
+    """
+
+    gpu: str
+    used: int
+    total: str
+    context: tuple[int, int]
+    capacity: int
+    sold: bool = False
+    note: str = ""
+
+    @property
+    def need(self) -> int:
+        """Bytes, cautiously: with the upper end of the context."""
+        return self.used + self.context[1]
+
+    @property
+    def spare(self) -> int:
+        """Bytes left over; negative: bytes too many."""
+        return self.capacity - self.need
+
+    @property
+    def close(self) -> bool:
+        """Too close to tell: as sold, the last 5 % may not be there."""
+        return self.sold and 0 <= self.spare < self.capacity * 0.05
+
+    @property
+    def fits(self) -> bool:
+        return self.spare >= 0 and not self.close
+
+    @property
+    def percent(self) -> float:
+        """Share of the capacity that is needed."""
+        return 100 * self.need / self.capacity
+
+
+@dataclass(frozen=True)
+class Change:
+    """A lever tried on the reader's own run.
+
+    flags: what to add to the command; before, after: bytes of the same total; refused: why it cannot be combined
+    with the rest, then after is 0; costs: what is paid for it.
+    """
+
+    lever: str
+    flags: str
+    before: int
+    after: int
+    fits: bool = False
+    costs: str = ""
+    refused: str = ""

@@ -1,0 +1,86 @@
+"""`peakmem estimate`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from peakmem.cli.ask import model_of
+from peakmem.cli.parser import Parser, add_settings, settings_of
+from peakmem.errors import Impossible, printable
+from peakmem.ledger import Ledger
+
+MODEL_HELP = "a preset (`peakmem list models`), `custom`, a config.json, a folder that holds one, or - (standard input)"
+
+
+def parser() -> Parser:
+    """MODEL, every setting, and how the answer is wanted."""
+    made = Parser(prog="peakmem estimate", usage="peakmem estimate MODEL [--FIELD VALUE]… [--gpu GPU] "
+                  "[--json | --plot FILE] [--timeline] [--fail-over PERCENT]",
+                  description="The peak of a training step or of a generation, when it is, and of what.")
+    made.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    group = made.add_argument_group("answer")
+    how = group.add_mutually_exclusive_group()
+    how.add_argument("--json", action="store_true", help="the whole ledger as JSON")
+    how.add_argument("--plot", metavar="FILE", help="a picture instead: .png, .svg or .pdf")
+    group.add_argument("--timeline", action="store_true", help="live bytes after every event, too (JSON and picture)")
+    group.add_argument("--fail-over", metavar="PERCENT", help="exit code 1 when more than this share of the GPU is "
+                       "needed; 100: when it does not fit")
+    add_settings(made)
+    return made
+
+
+def run(words: list[str]) -> int:
+    """Answer, in the form that was asked for."""
+    given = parser().read(words)
+    limit = percent(given)
+    settings, sizes = settings_of(given)
+    model = model_of(given.model, sizes)
+    from peakmem.estimate import estimate
+
+    if given.timeline and not (given.json or given.plot):
+        raise Impossible("--timeline adds to --json or --plot FILE: give one of them")
+    ledger = estimate(model, **settings)
+    room = None
+    if settings.get("gpu"):
+        from peakmem.plan.headroom import headroom
+
+        room = headroom(ledger, settings["gpu"])
+    if given.json:
+        write_json(ledger, given.timeline)
+    elif given.plot:
+        from peakmem.cli.output import say
+        from peakmem.views.figure import save
+        from peakmem.views.layout import plain
+        from peakmem.views.text import answer
+
+        save(ledger, given.plot, room, given.timeline)
+        say(plain(answer(ledger)) + f"written to {printable(given.plot)[1:-1]}\n")
+    else:
+        from peakmem.cli.output import show
+        from peakmem.plan.levers import measure_of, try_levers
+        from peakmem.views.text import page
+
+        tried, together = ((), None) if room is None or room.fits else try_levers(
+            settings, measure_of(model, settings["gpu"]))
+        show(lambda width: page(ledger, room, tried, together, width))
+    return 1 if limit is not None and room and (room.percent > limit or (room.close and limit <= 100)) else 0
+
+
+def write_json(ledger: Ledger, timeline: bool) -> None:
+    """The ledger on standard output: ASCII, one newline at its end."""
+    sys.stdout.write(json.dumps(ledger.as_json(timeline), allow_nan=False, separators=(",", ":")) + "\n")
+
+
+def percent(given: argparse.Namespace) -> float | None:
+    """The limit of --fail-over. Errors: Impossible."""
+    if given.fail_over is None:
+        return None
+    from peakmem.setup import number
+
+    text = given.fail_over.strip().removesuffix("%")
+    limit = float(number("--fail-over", text, float, 0, 10**6, "percent of the GPU"))
+    if not (given.gpu or any(text.startswith("gpu=") for text in given.sets)):
+        raise Impossible("--fail-over is a share of a GPU: give --gpu, too")
+    return limit

@@ -1,0 +1,85 @@
+"""`peakmem list`."""
+
+from __future__ import annotations
+
+from peakmem.cli.output import show
+from peakmem.cli.parser import Parser
+from peakmem.errors import UnknownName
+from peakmem.views.layout import Line, wrapped
+
+TABLES = ("models", "gpus", "optimizers", "precisions", "levers")
+
+
+def parser() -> Parser:
+    """Which table."""
+    made = Parser(prog="peakmem list", usage="peakmem list {" + "|".join(TABLES) + "}",
+                  description="The names that peakmem knows.")
+    made.add_argument("table", metavar="TABLE", help=", ".join(TABLES))
+    return made
+
+
+def run(words: list[str]) -> int:
+    """Print a table."""
+    table = parser().read(words).table
+    if table not in TABLES:
+        raise UnknownName("table", table, TABLES)
+    show(lambda width: rows(table, width))
+    return 0
+
+
+def rows(table: str, width: int) -> list[Line]:
+    """Names first, then what one wants to know before choosing."""
+    lines: list[Line] = []
+    for name, facts, more in {"models": models, "gpus": gpus, "optimizers": optimizers, "precisions": precisions,
+                              "levers": levers}[table]():
+        lines.append([(f"{name:<26}", "strong" if name else ""), (facts, "" if name else "dim")])
+        for text in more:
+            lines += wrapped(text, width, "    ", "    ", "dim")
+    return lines
+
+
+Row = tuple[str, str, tuple[str, ...]]
+
+
+def models() -> list[Row]:
+    from peakmem.tables.models import presets
+
+    made: list[Row] = [("", f"{'parameters':>16}  architecture", ())]
+    made += [(row.name, f"{row.parameters:>16,}  {row.config['model_type']}", ()) for row in presets().values()]
+    return [*made, ("custom", f"{'':>16}  a GPT-2 block of any size: --layers, --hidden, --heads, …", ())]
+
+
+def gpus() -> list[Row]:
+    from peakmem.tables.gpus import gpus as table
+
+    made: list[Row] = [("", f"{'as sold':>9}{'nvidia-smi':>15}{'PyTorch':>13}  capability", ())]
+    for gpu in table():
+        smi = f"{gpu.smi_mib:,} MiB" if gpu.smi_mib else "–"
+        torch = f"{gpu.torch_gib:.2f} GiB" if gpu.torch_gib else "–"
+        made.append((gpu.name, f"{gpu.memory_gb:>6g} GB{smi:>15}{torch:>13}  {gpu.capability}", ()))
+    return [*made, ("", "or any size with its unit: 24GiB (2³⁰), 24GB (10⁹)", ())]
+
+
+def optimizers() -> list[Row]:
+    from peakmem.tables.optimizers import OPTIMIZERS
+
+    return [(row.name, f"{row.title}: {row.states} state{'' if row.states == 1 else 's'} per parameter"
+             + (f", {row.layout}" if row.layout != "full" and row.states else ""),
+             tuple(text for text in (row.note, row.source) if text)) for row in OPTIMIZERS.values()]
+
+
+def precisions() -> list[Row]:
+    from peakmem.tables.precisions import PRECISIONS
+
+    made: list[Row] = []
+    for row in PRECISIONS.values():
+        parts = " + ".join(f"{size} {name}" for name, size in row.per_parameter().items() if size)
+        made.append((row.name, row.title, tuple(text for text in (
+            f"bytes per parameter with AdamW: {row.total()} ({parts})", row.note, row.source) if text)))
+    return made
+
+
+def levers() -> list[Row]:
+    from peakmem.plan.levers import LEVERS
+
+    return [(row.name, row.flag, (f"shrinks {row.shrinks}", f"costs {row.costs}", row.source)) for row in LEVERS]

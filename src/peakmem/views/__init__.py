@@ -1,0 +1,1 @@
+"""Readings of a ledger, one file each. A view takes a ledger and gives text; it calculates nothing anew."""

@@ -1,0 +1,28 @@
+"""The largest batch, and how close it is."""
+
+from __future__ import annotations
+
+from peakmem.answers import Headroom
+from peakmem.ledger import Ledger
+from peakmem.quantity import gib
+from peakmem.views.layout import Line, wrapped
+from peakmem.views.text import answer, room
+from peakmem.views.words import about
+
+
+def page(batch: int, ledger: Ledger, at: Headroom, above: Headroom | None, width: int = 80) -> list[Line]:
+    """batch: the largest, 0: none; ledger, at: with it, or with 1; above: with one more."""
+    if batch:
+        what = "sequence" if batch == 1 else "sequences"
+        lines: list[Line] = [[("largest batch ", ""), (f"{batch:,}", "strong"),
+                              (f": {batch:,} {what} per GPU in one micro-batch", "")]]
+    else:
+        lines = [[("no batch fits", "bad"), (", not even 1 sequence", "")]]
+    lines += room(at, width)
+    if above:
+        over = f"exceeds by {gib(-above.spare, 1)}" if above.spare < 0 else "is too close to tell"
+        lines += wrapped(f"a batch of {batch + 1:,} {over}", width)
+    lines += answer(ledger) + wrapped(about(ledger), width, style="dim")
+    if not batch:
+        lines += wrapped("What would make it fit: peakmem estimate with the same flags and --batch 1.", width)
+    return lines
