@@ -1,4 +1,4 @@
-"""Gemma 1, as transformers 5.24 runs it (models/gemma/modeling_gemma.py), and what Gemma 2 and 3 share with it."""
+"""Gemma 1, as transformers 5.24 runs it (models/gemma/modeling_gemma.py), and what 2 and 3 share with it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def forward(m: Structure, ids: Tensor) -> Tensor:
 
 def model(m: Structure, ids: Tensor, body: Callable[..., Tensor] | None = None,
           masked: Iterable[str] = ("full",)) -> Tensor:
-    """The decoder. body: its layer, where it is not Gemma 1's; masked: the kinds of layers it makes masks for."""
+    """The decoder. body: its layer, where it is not Gemma 1's; masked: the kinds of layers that get masks."""
     with scope("model"):
         x = inputs_embeds = embed(ids, "embed_tokens", scaled=True)
         position_ids = positions()
@@ -51,7 +51,8 @@ def model(m: Structure, ids: Tensor, body: Callable[..., Tensor] | None = None,
         return x
 
 
-def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor) -> Tensor:
+def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
+          position_ids: Tensor) -> Tensor:
     residual = x
     x = rms_plus_one(x, "input_layernorm")
     x, probabilities = llama.attention(m, x, cos, sin, mask)

@@ -1,4 +1,4 @@
-"""Gemma 2, as transformers 5.24 runs it (models/gemma2/modeling_gemma2.py): norms around each block, capped scores."""
+"""Gemma 2, as transformers 5.24 runs it (models/gemma2/modeling_gemma2.py): more norms, capped scores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def forward(m: Structure, ids: Tensor) -> Tensor:
     return causal_lm(m, lambda: model(m, ids, block, ("full", "sliding")), "model.embed_tokens")
 
 
-def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor) -> Tensor:
+def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
+          position_ids: Tensor) -> Tensor:
     return sandwich(m, x, cos, sin, mask, llama.attention)
 
 

@@ -49,7 +49,8 @@ def model(m: Structure, ids: Tensor) -> Tensor:
         return x
 
 
-def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor) -> Tensor:
+def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
+          position_ids: Tensor) -> Tensor:
     return sandwich(m, x, cos, sin, mask, attention)
 
 

@@ -1,4 +1,4 @@
-"""Llama, as transformers 5.24 runs it (models/llama/modeling_llama.py), and what follows it closely: Mistral, Qwen2, Qwen3."""
+"""Llama, as transformers 5.24 runs it (models/llama/modeling_llama.py), and what its kin share with it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def forward(m: Structure, ids: Tensor) -> Tensor:
 
 def model(m: Structure, ids: Tensor, body: Callable[..., Tensor] | None = None,
           masked: Iterable[str] = ("full",)) -> Tensor:
-    """The decoder. body: its layer, where it is not Llama's; masked: the kinds of layers it makes masks for, in order."""
+    """The decoder. body: its layer, where it is not Llama's; masked: the kinds of layers that get masks."""
     with scope("model"):
         x = inputs_embeds = embed(ids, "embed_tokens")
         position_ids = positions()
@@ -64,7 +64,8 @@ def model(m: Structure, ids: Tensor, body: Callable[..., Tensor] | None = None,
         return x
 
 
-def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor) -> Tensor:
+def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
+          position_ids: Tensor) -> Tensor:
     residual = x
     x = rms(x, "input_layernorm")
     x, probabilities = attention(m, x, cos, sin, mask)

@@ -1,4 +1,4 @@
-"""Mistral, as transformers 5.24 runs it (models/mistral/modeling_mistral.py): Llama with one window for all layers."""
+"""Mistral, as transformers 5.24 runs it (models/mistral/modeling_mistral.py): Llama with one window."""
 
 from __future__ import annotations
 

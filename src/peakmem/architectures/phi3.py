@@ -1,4 +1,4 @@
-"""Phi-3, as transformers 5.24 runs it (models/phi3/modeling_phi3.py): q, k, v in one matrix, gate and up in another."""
+"""Phi-3, as transformers 5.24 runs it (models/phi3/modeling_phi3.py): q, k, v from one matrix."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def forward(m: Structure, ids: Tensor) -> Tensor:
     return causal_lm(m, lambda: llama.model(m, ids, block, m.kinds()), "model.embed_tokens")
 
 
-def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor) -> Tensor:
+def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
+          position_ids: Tensor) -> Tensor:
     residual = x
     x = rms(x, "input_layernorm")
     x, probabilities = attention(m, x, cos, sin, mask)

@@ -1,4 +1,4 @@
-"""Qwen2, as transformers 5.24 runs it (models/qwen2/modeling_qwen2.py): Llama with biases on q, k, v and windows."""
+"""Qwen2, as transformers 5.24 runs it (models/qwen2/modeling_qwen2.py): Llama with biases, and windows."""
 
 from __future__ import annotations
 

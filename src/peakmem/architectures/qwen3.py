@@ -1,4 +1,4 @@
-"""Qwen3, as transformers 5.24 runs it (models/qwen3/modeling_qwen3.py): Qwen2 with norms on q and k, biases by switch."""
+"""Qwen3, as transformers 5.24 runs it (models/qwen3/modeling_qwen3.py): Qwen2 with norms on q and k."""
 
 from peakmem.architectures.qwen2 import define, forward
 

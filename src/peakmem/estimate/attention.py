@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from peakmem.estimate.autograd import Node
 from peakmem.estimate.layout import Dims, dense_order, dims
-from peakmem.estimate.ops import add, autocast, autocast_off, cast, dropout, last, scale, softmax, tanh
 from peakmem.estimate.masks import where
+from peakmem.estimate.ops import add, autocast, autocast_off, cast, dropout, last, scale, softmax, tanh
 from peakmem.estimate.positions import made
 from peakmem.estimate.shapes import contiguous, piece, rename, reshape, swap, view
 from peakmem.estimate.structure import Structure
@@ -103,8 +103,8 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Te
 def masked(m: Structure, kernel: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, drop: bool) -> Tensor:
     """scaled_dot_product_attention with a boolean mask, which becomes numbers first: 0 and -inf.
 
-    The efficient kernel wants each row to start at a multiple of 8 elements, so rows of other lengths are copied.
-    Every layer makes the numbers anew, and their kernel keeps them for its backward.
+    The efficient kernel wants rows that start at multiples of 8 elements; rows of other lengths are copied.
+    Every layer makes the numbers anew, and its kernel keeps them for its backward.
     Source: aten/src/ATen/native/transformers/attention.cpp, convert_boolean_attn_mask and preprocess_mask.
     """
     q, k, v = autocast(q), autocast(k), autocast(v)
@@ -231,7 +231,7 @@ def composite(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: boo
     attn = matmul(query, scale(swap(keys, (b, a, d, t)), "keys, scaled"))
     attn = softmax(attn)
     attn = dropout(attn, drop)
-    low = cast(attn, origin)  # a result that nobody uses; arguments of make_tuple are evaluated from the right
+    low = cast(attn, origin)  # nobody uses it; make_tuple's arguments are evaluated from the right
     out = cast(matmul(attn, values), origin)
     return out if low else out
 

@@ -32,7 +32,7 @@ def causal_mask(m: Structure, dtype: str, packed: bool = True) -> Tensor | None:
 
 
 def sliding_mask(m: Structure, dtype: str) -> Tensor | None:
-    """create_sliding_window_causal_mask: fused kernels need none while the window holds the whole sequence."""
+    """create_sliding_window_causal_mask: fused kernels need none while the window holds all tokens."""
     packed_sequences()
     see("sliding")
     if m.kernel("sliding") == "eager":

@@ -66,7 +66,7 @@ def rotary(m: Structure, dtype: str) -> tuple[Tensor, Tensor]:
 
 
 def choose_frequencies() -> None:
-    """longrope_frequency_update in modeling_rope_utils.py: the short or the long set, copied over the one in use."""
+    """longrope_frequency_update in modeling_rope_utils.py: the short or the long set is taken."""
     largest = made("", "int64", "last position")
     length = made("", "int64", "length")
     del largest
@@ -76,7 +76,7 @@ def choose_frequencies() -> None:
 
 
 def compare_length() -> None:
-    """dynamic_frequency_update in modeling_rope_utils.py, where no sequence is longer than the model's positions."""
+    """dynamic_frequency_update in modeling_rope_utils.py, for sequences within the model's positions."""
     largest = made("", "int64", "last position")
     length = made("", "int64", "length")
     del largest
