@@ -55,7 +55,8 @@ def model(m: Structure, ids: Tensor) -> Tensor:
         return weights.layer_norm(x, "final_layer_norm")
 
 
-def block(m: Structure, x: Tensor, mask: Tensor | None, position_ids: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
+def block(m: Structure, x: Tensor, mask: Tensor | None, position_ids: Tensor,
+          tables: tuple[Tensor, Tensor]) -> Tensor:
     attended, _ = attention(m, weights.layer_norm(x, "input_layernorm"), mask, tables)
     attended = dropout(attended, m.drops("hidden"))
     if m.has("parallel_residual"):
@@ -84,7 +85,7 @@ def attention(m: Structure, x: Tensor, mask: Tensor | None,
 
 
 def rotate_parts(m: Structure, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """apply_rotary_pos_emb: the first elements of each head are turned, then joined to the rest, however empty."""
+    """apply_rotary_pos_emb: the first elements of a head are turned, then joined to the rest, if any."""
     q_turned, q_rest = first_elements(m, q), piece(q, 3, "d-u")
     k_turned, k_rest = first_elements(m, k), piece(k, 3, "d-u")
     q_out = rotate(q_turned, cos, sin, "u/2")

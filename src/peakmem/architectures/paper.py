@@ -1,9 +1,8 @@
-"""GPT as Korthikanti et al. count it (arXiv:2205.05198, section 4): 16 bits, fused LayerNorm and GeLU, dropout.
+"""GPT as Korthikanti et al. count it (arXiv:2205.05198, section 4): 16 bits, fused LayerNorm and GeLU.
 
-Between the operations that keep something the paper sees single kernels: scale, mask and softmax are one, bias,
-dropout and residual sum are one. It leaves out the two numbers per token of a LayerNorm. A layer then keeps
-s·b·h·(34 + 5·a·s/h) bytes (equation 1), 34·s·b·h where the attention core is computed again, which is the paper's
-selective recomputation (section 5), and 2·s·b·h where the whole layer is.
+Scale, mask and softmax are one kernel, and the two numbers per token of a LayerNorm are left out. Then a layer
+keeps s·b·h·(34 + 5·a·s/h) bytes (equation 1); 34·s·b·h where the attention core is computed again, which is
+the paper's selective recomputation (section 5); 2·s·b·h where the whole layer is.
 """
 
 from __future__ import annotations

@@ -1,0 +1,123 @@
+"""Reference records of real training steps, and the estimate in the same terms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from peakmem.estimate.interpret import interpret
+from peakmem.estimate.replay import compiled, replay, size
+from peakmem.estimate.settings import structure_of
+from peakmem.estimate.tape import Phase
+from peakmem.model import Model
+from peakmem.readers.hf_config import from_config
+from peakmem.setup import Setup
+
+DATA = Path(__file__).parent / "data"
+Record = Mapping[str, Any]
+
+PRECISIONS = {
+    ("bf16", None): "bf16",
+    ("fp16", None): "fp16",
+    ("fp32", None): "fp32",
+    ("fp32", "bf16"): "amp-bf16",
+    ("fp32", "fp16"): "amp-fp16",
+}
+
+
+@lru_cache(maxsize=1)
+def records() -> dict[str, Record]:
+    """Every record by its name."""
+    return {record["id"]: record for record in json.loads((DATA / "traced_steps.json").read_text())}
+
+
+def ids_of(*families: str) -> list[str]:
+    """Names of the records of these values of `model_type`, for pytest's parametrize."""
+    return [name for name, record in records().items() if config_of(record)["model_type"] in families]
+
+
+def config_of(record: Record) -> dict[str, Any]:
+    """The record's config.json."""
+    if "config" in record:
+        config = dict(record["config"])
+    else:
+        config = json.loads((DATA / "configs" / record["config_file"]).read_text())
+        config |= record.get("config_changes", {})
+    return config | {"architectures": ["BertForMaskedLM"]} if record["task"] == "mlm" else config
+
+
+def model_of(record: Record) -> Model:
+    return from_config(config_of(record))
+
+
+def setup_of(record: Record) -> Setup:
+    """The record's settings in our words."""
+    given = dict(
+        precision=PRECISIONS[record["dtype"], record["autocast"]],
+        attention="auto" if record["attention"] == "sdpa" else record["attention"],
+        checkpoint="full" if record["checkpointing"] else "none",
+        lora_rank=record["lora"]["r"] if record["lora"] else 0,
+        optimizer_implementation=record["optimizer_impl"],
+        accumulation=record["accumulation"],
+        batch=record["batch"],
+    )
+    if record["seq"]:
+        given["sequence"] = record["seq"]
+    return Setup.of(**given)
+
+
+def differences(record: Record) -> dict[str, int]:
+    """Estimate less record, in bytes, of every phase's end and peak that differs."""
+    structure, numbers = structure_of(model_of(record), setup_of(record))
+    levels = replay(compiled(interpret(structure)), numbers)
+    forward = [level for name, level in levels.items() if name.startswith("forward")]
+    backward = [level for name, level in levels.items() if name.startswith("backward")]
+    ours = {
+        "step_start": levels["start"].end,
+        "after_forward": forward[-1].end,
+        "forward_peak": max(level.peak for level in forward),
+        "after_backward": backward[-1].end,
+        "backward_peak": max(level.peak for level in backward),
+        "optimizer_peak": levels["optimizer"].peak,
+        "step_end": levels["clear"].end,
+        "peak": max(level.peak for level in levels.values()),
+    }
+    return {name: ours[name] - record["bytes"][name] for name in ours if ours[name] != record["bytes"][name]}
+
+
+def events_by_phase(record: Record) -> dict[str, tuple[list[int], list[int]]]:
+    """Estimate and record: allocations one by one, the frees between two of them as one sum."""
+    structure, numbers = structure_of(model_of(record), setup_of(record), unfold=True)
+    tape = interpret(structure)
+    ours: dict[str, list[int]] = {}
+    phase = ""
+    for event in tape.events:
+        if isinstance(event, Phase):
+            phase = event.name
+        elif isinstance(event, int):
+            at = event if event >= 0 else ~event
+            bytes_ = size(tape.records[at].key, numbers)
+            ours.setdefault(phase, []).append(bytes_ if event >= 0 else -bytes_)
+    pairs = {}
+    for part in record["events"]:
+        name = {"zero": "clear"}.get(part["phase"], part["phase"])
+        if record["accumulation"] > 1 and name in ("forward", "backward"):
+            if part["micro_batch"] > 1:
+                continue
+            name = f"{name}.{part['micro_batch']}"
+        pairs[name] = (grouped(ours.get(name, [])), grouped(part["bytes"]))
+    return pairs
+
+
+def grouped(events: list[int]) -> list[int]:
+    """Allocations as they are; what is freed between two of them, whatever its order, as one number."""
+    result: list[int] = []
+    for event in events:
+        if event > 0 or not result or result[-1] > 0:
+            result.append(event)
+        else:
+            result[-1] += event
+    return [event for event in result if event]
