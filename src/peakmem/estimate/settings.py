@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from peakmem.errors import UnknownName
-from peakmem.estimate.structure import Structure, segmented, unfolded
+from peakmem.estimate.structure import Structure, segmented, segments_of, unfolded
 from peakmem.model import Model
 from peakmem.setup import Setup
 from peakmem.tables.optimizers import find_optimizer
@@ -19,10 +19,12 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
     """
     recipe = PRECISIONS[setup.precision]
     numbers = sizes_of(model, setup)
-    kinds = kinds_of(model, setup)
-    segments, counts = segmented(kinds, apart=setup.shard in ("zero3", "fsdp2") or setup.checkpoint != "none")
+    kinds = kinds_of(model)
+    apart = setup.shard in ("zero3", "fsdp2") or setup.checkpoint != "none"
     if unfold:
-        segments = unfolded(kinds)
+        segments, counts = unfolded(model.layer_kinds or kinds * model.layers), {}
+    else:
+        segments, counts = segmented(kinds, apart) if model.layer_kinds else segments_of([(kinds, model.layers)], apart)
     numbers |= counts
     optimizer = find_optimizer(setup.optimizer)
     switches = set(model.switches)
@@ -146,9 +148,9 @@ def inference_switches(model: Model, setup: Setup) -> set[str]:
     return switches
 
 
-def kinds_of(model: Model, setup: Setup) -> tuple[str, ...]:
-    """The kind of every layer."""
-    return model.layer_kinds or ("sliding" if model.window else "full",) * model.layers
+def kinds_of(model: Model) -> tuple[str, ...]:
+    """The kind of every layer; one word where all are alike, however many."""
+    return model.layer_kinds or ("sliding" if model.window else "full",)
 
 
 def narrow_window(model: Model, setup: Setup) -> bool:

@@ -140,13 +140,16 @@ def segmented(kinds: tuple[str, ...], apart: bool = False) -> tuple[tuple[Segmen
         pattern, times = best_period(rest)
         runs.append((pattern, times))
         rest = rest[len(pattern) * times:]
+    return segments_of(runs, apart)
+
+
+def segments_of(runs: list[tuple[tuple[str, ...], int]], apart: bool) -> tuple[tuple[Segment, ...], dict[str, int]]:
+    """Stretches from patterns and how often each is repeated; a copy that would stand for nothing is left out."""
     segments, counts = [], {}
     for i, (pattern, times) in enumerate(runs):
         letter = "n" if len(runs) == 1 and len(pattern) == 1 else f"n{i + 1}"
-        copies: tuple[str, ...] = ("first", "body")
-        if apart:
-            copies = ("first", "body", "last") if times > 1 else ("first",)
-        segments.append(Segment(pattern, letter, copies))
+        copies = ("first", "body") if not apart else ("first", "body", "last") if times > 2 else ("first", "last")
+        segments.append(Segment(pattern, letter, copies if times > 1 else ("first",)))
         counts[letter] = times
     return tuple(segments), counts
 
