@@ -48,6 +48,10 @@ class RealClock:
         self._open = record_function(f"phase {len(self.names) - 1}")
         self._open.__enter__()
 
+    def close(self) -> None:
+        """End the last phase."""
+        self.enter("end")
+
     def track(self, tensor: torch.Tensor, kind: str, module: str = "") -> None:
         """Do nothing: the profiler sees every allocation."""
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from .tracer import Tracer
+from .tracer import Tracer, plain
+
+__all__ = ["Step", "replace", "run"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,9 @@ class Step:
     """How one step is made.
 
     `autocast`: dtype of ``torch.autocast`` or None. `loss`: from the model's output to a scalar. `clip`: greatest
-    gradient norm or None. `steps`: how many to run; records describe the last.
+    gradient norm or None. `keep_output`: the model's output lives through the backward. `steps`: how many to run;
+    records describe the last. `before`: called with the number of each micro-batch before it (to switch gradient
+    synchronisation).
     """
 
     accumulation: int = 1
@@ -26,6 +30,8 @@ class Step:
     clip: float | None = None
     set_to_none: bool = True
     steps: int = 2
+    keep_output: bool = False
+    before: Callable[[int], None] = lambda micro_batch: None
 
 
 def run(
@@ -48,7 +54,7 @@ def run(
     with tracer:
         for _ in range(step.steps):
             _one(tracer, model, batch, optimizer, step)
-        tracer.enter("end")
+        tracer.close()
 
 
 def _one(
@@ -60,17 +66,22 @@ def _one(
 ) -> None:
     device = tracer.device
     for i in range(step.accumulation):
+        step.before(i)
         tracer.enter("forward", i)
         cast = nullcontext() if step.autocast is None else torch.autocast(device, step.autocast)
         with tracer.watching(model):
             with cast:
-                loss = step.loss(model(**batch))
+                output = model(**batch)
+                loss = step.loss(output)
+                if not step.keep_output:
+                    del output
             if step.accumulation > 1:
                 loss = loss / step.accumulation
         with tracer.watching(model):
             tracer.enter("backward", i)
             loss.backward()
             del loss
+            output = None
         for parameter in model.parameters():
             if parameter.grad is not None:
                 tracer.track(parameter.grad, "gradient")
@@ -87,5 +98,5 @@ def _one(
 def _track_state(tracer: Tracer, optimizer: torch.optim.Optimizer) -> None:
     for state in optimizer.state.values():
         for value in state.values():
-            if isinstance(value, torch.Tensor) and value.device.type == tracer.device:
+            if isinstance(value, torch.Tensor) and plain(value).device.type == tracer.device:
                 tracer.track(value, "optimizer_state")

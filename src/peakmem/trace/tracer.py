@@ -12,8 +12,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .attention import AttentionOnGPU
@@ -25,6 +27,7 @@ _add = torch.ops.aten.add.Tensor
 _to_copy = torch.ops.aten._to_copy.default
 _item = torch.ops.aten._local_scalar_dense.default
 _nonzero = torch.ops.aten.nonzero.default
+_resize = torch.UntypedStorage.resize_
 _current_node = torch._C._current_autograd_node
 _sequence = torch._C._autograd._get_sequence_nr
 _NO_SEQUENCE = 1 << 63
@@ -35,7 +38,7 @@ class Block:
 
     __slots__ = ("bytes", "cast_of", "dtype", "kind", "module", "op", "phase", "rerun", "saved", "shape")
 
-    def __init__(self, size: int, op: str, module: str, phase: int, tensor: torch.Tensor) -> None:
+    def __init__(self, size: int, op: str, module: str, phase: int, tensor: torch.Tensor | Block) -> None:
         self.bytes, self.op, self.module, self.phase = size, op, module, phase
         self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
         self.kind = ""
@@ -47,7 +50,7 @@ class Block:
 class _Life(weakref.ref):  # type: ignore[type-arg]
     """A weak reference to a storage that knows its block."""
 
-    __slots__ = ("block", "key", "moved")
+    __slots__ = ("block", "held", "key", "moved")
 
 
 class Tracer(TorchDispatchMode):
@@ -75,6 +78,7 @@ class Tracer(TorchDispatchMode):
         self._asked_device = False
         self._backward = self._forward = False
         self._phase = -1
+        self._closed = False
         self._lock = threading.RLock()
 
     # --- what happens -------------------------------------------------------------------------------------------
@@ -83,6 +87,9 @@ class Tracer(TorchDispatchMode):
         if func is _device_of:
             self._asked_device = True
             return func(*args)
+        for kind in types:
+            if kind is not FakeTensor and issubclass(kind, _Tensor) and hasattr(kind, "__tensor_flatten__"):
+                return NotImplemented  # a wrapper such as DTensor: its own rules ask again with plain tensors
         self.operation_count += 1
         if func in ONLY_IN_PLACE:
             return None
@@ -127,20 +134,18 @@ class Tracer(TorchDispatchMode):
         life.moved = True
         storage = new.untyped_storage()
         heir = _Life(storage, self._die)
-        heir.block, heir.key, heir.moved = life.block, storage._cdata, False
+        heir.block, heir.key, heir.moved, heir.held = life.block, storage._cdata, False, True
         self._live[heir.key] = heir
         self._moved.append(life)
         return new
 
     def _born(self, storage: Any, key: int, block: Block) -> None:
-        if not block.bytes:
-            return
         life = _Life(storage, self._die)
-        life.block, life.key, life.moved = block, key, False
+        life.block, life.key, life.moved, life.held = block, key, False, block.bytes > 0
         self._live[key] = life
-        where = self._where
-        block.rerun = self._backward and bool(getattr(where, "stack", None))
-        self.events.append((block, block.bytes))
+        block.rerun = self._backward and bool(getattr(self._where, "stack", None))
+        if life.held:
+            self.events.append((block, block.bytes))
 
     def _die(self, life: _Life) -> None:
         # A new storage may already have the same address.
@@ -148,8 +153,24 @@ class Tracer(TorchDispatchMode):
             del self._live[life.key]
         if life.moved:
             self._moved.remove(life)
+        elif life.held and not self._closed:
+            self.events.append((life.block, -life.block.bytes))
+
+    def _resize(self, storage: Any, size: int) -> None:
+        before = storage.nbytes()
+        _resize(storage, size)
+        key = storage._cdata
+        life = self._live.get(key)
+        if life is None or before == size:
             return
-        self.events.append((life.block, -life.block.bytes))
+        if life.held:
+            self.events.append((life.block, -life.block.bytes))
+        life.held = size > 0
+        if life.held:
+            old = life.block
+            life.block = Block(size, "resize_", old.module, self._phase, old)
+            life.block.kind = "unsharded"
+            self.events.append((life.block, size))
 
     def _answer(self, tensor: torch.Tensor) -> object:
         known = getattr(tensor, "constant", None)
@@ -166,6 +187,7 @@ class Tracer(TorchDispatchMode):
 
     def track(self, tensor: torch.Tensor, kind: str, module: str = "") -> Block:
         """Return the block of a tensor, counting it as allocated now if it is new (parameters, inputs)."""
+        tensor = plain(tensor)
         storage = tensor.untyped_storage()
         life = self._live.get(storage._cdata)
         if life is None:
@@ -188,6 +210,11 @@ class Tracer(TorchDispatchMode):
         self._phase = len(self.phases) - 1
         self._backward, self._forward = name == "backward", name == "forward"
 
+    def close(self) -> None:
+        """End the last phase; what dies later is no longer recorded."""
+        self.enter("end")
+        self._closed = True
+
     def module(self) -> str:
         """Return the module at work; in a backward the one whose forward made the node."""
         stack = getattr(self._where, "stack", None)
@@ -206,10 +233,11 @@ class Tracer(TorchDispatchMode):
         """Follow the forward of `model`'s modules and what they save for the backward."""
         self._names = {id(module): name for name, module in model.named_modules()}
         hooks = torch.nn.modules.module
+        resize = mock.patch.object(torch.UntypedStorage, "resize_", lambda storage, size: self._resize(storage, size))
         before = hooks.register_module_forward_pre_hook(self._enter_module)
         after = hooks.register_module_forward_hook(self._leave_module, always_call=True)
         try:
-            with torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack):
+            with resize, torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack):
                 yield
         finally:
             before.remove()
@@ -238,6 +266,14 @@ class Tracer(TorchDispatchMode):
         if life is not None:
             life.block.saved = True
         return tensor
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor that holds the bytes of a wrapper with one inner tensor (DTensor, Parameter of one)."""
+    while not isinstance(tensor, FakeTensor) and hasattr(tensor, "__tensor_flatten__"):
+        names, _ = tensor.__tensor_flatten__()
+        tensor = getattr(tensor, names[0])
+    return tensor
 
 
 def _unpack(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,114 @@
+"""One rank of many, without the others: a fake process group, and streams and events that do nothing.
+
+FSDP2 and DTensor run in one process on the fake device; collectives return at once and move nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.utils._python_dispatch import _disable_current_modes
+
+
+class Stream:
+    """A stream on which nothing waits."""
+
+    def __init__(self, device: Any = None, priority: int = 0, **options: Any) -> None:
+        self.device = torch.device("cuda", 0)
+        self.priority = priority
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Return at once."""
+
+    def wait_event(self, event: Event) -> None:
+        """Return at once."""
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Return an event that has happened."""
+        return event or Event()
+
+    def synchronize(self) -> None:
+        """Return at once."""
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+
+class Event:
+    """An event that has happened."""
+
+    def __init__(self, **options: Any) -> None:
+        pass
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Return at once."""
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Return at once."""
+
+    def query(self) -> bool:
+        """Return that it has happened."""
+        return True
+
+    def synchronize(self) -> None:
+        """Return at once."""
+
+
+_MESH_METHODS = (
+    "__init__",
+    "__getitem__",
+    "_flatten",
+    "_unflatten",
+    "_concatenate",
+    "get_local_rank",
+    "get_coordinate",
+)
+
+
+@contextmanager
+def ranks(count: int) -> Iterator[DeviceMesh]:
+    """Make this process rank 0 of `count` while the context lasts; yields the mesh of all.
+
+    Enter it before fake mode: a mesh holds real tensors.
+    """
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    current = Stream()
+    with ExitStack() as stack:
+
+        def patch(target: object, name: str, value: object) -> None:
+            stack.enter_context(mock.patch.object(target, name, value, create=True))
+
+        patch(torch.cuda, "Stream", Stream)
+        patch(torch.cuda, "Event", Event)
+        patch(torch.cuda, "current_stream", lambda device=None: current)
+        patch(torch.cuda, "stream", lambda stream: stream or current)
+        patch(torch.cuda, "current_device", lambda: 0)
+        patch(torch.cuda, "device_count", lambda: count)
+        patch(torch.cuda, "set_device", lambda device: None)
+        patch(torch.cuda, "is_available", lambda: True)
+        for name in _MESH_METHODS:
+            if hasattr(DeviceMesh, name):
+                patch(DeviceMesh, name, _outside_modes(getattr(DeviceMesh, name)))
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=count)
+        stack.callback(dist.destroy_process_group)
+        yield init_device_mesh("cuda", (count,))
+
+
+def _outside_modes(method: Any) -> Any:
+    # A mesh's table of ranks is a real tensor; fake tensors and the tracer must not see it.
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with unset_fake_temporarily(), _disable_current_modes():
+            return method(*args, **kwargs)
+
+    return call
