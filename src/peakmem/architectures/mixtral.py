@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, rms_norm
 from peakmem.architectures.llama import attention
 from peakmem.estimate.experts import experts, router
+from peakmem.estimate.load_balance import added, load_balancing_loss, release
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.masks import layer_masks
 from peakmem.estimate.param_adapters import adapts
 from peakmem.estimate.positions import positions, rotary_table
 from peakmem.estimate.shapes import reshape, view
 from peakmem.estimate.structure import Structure
-from peakmem.estimate.tape import Tensor, scope
+from peakmem.estimate.tape import Tensor, current, scope
 from peakmem.estimate.weights import embed, rms
 
 MIRRORS = "transformers 5.24.0 models/mixtral/modeling_mixtral.py, experts implementation grouped_mm"
@@ -70,7 +71,27 @@ def expert_rows(m: Structure, name: str) -> Iterator[Row]:
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:
-    return causal_lm(m, lambda: model(m, ids, lambda kind: moe), "model.embed_tokens")
+    return moe_lm(m, lambda: model(m, ids, lambda kind: moe))
+
+
+def moe_lm(m: Structure, run: Callable[[], Tensor]) -> Tensor:
+    """XxxForCausalLM; where the configuration asks for router logits, those of every layer live until it returns."""
+    if not m.has("router_logits") or m.run == "inference":
+        return causal_lm(m, run, "model.embed_tokens")
+    logits: list[Tensor] = []
+    loss = causal_lm(m, lambda: observed(run, logits), "model.embed_tokens",
+                     extra=lambda loss: added(loss, load_balancing_loss(logits)))
+    release(logits)
+    return loss
+
+
+def observed(run: Callable[[], Tensor], logits: list[Tensor]) -> Tensor:
+    """Run the decoder and collect what its routers give (output_capturing.py)."""
+    tape = current()
+    tape.router_logits = logits
+    hidden = run()
+    tape.router_logits = None
+    return hidden
 
 
 def model(m: Structure, ids: Tensor, feed_forward: Callable[[str], FeedForward]) -> Tensor:

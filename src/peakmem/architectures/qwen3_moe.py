@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, rms_norm
 from peakmem.architectures.llama import mlp
-from peakmem.architectures.mixtral import expert_rows, model, moe, router_rows
-from peakmem.estimate.losses import causal_lm
+from peakmem.architectures.mixtral import expert_rows, model, moe, moe_lm, router_rows
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor
 
@@ -56,8 +55,7 @@ def has_experts(m: Structure, kind: str) -> bool:
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:
-    return causal_lm(m, lambda: model(m, ids, lambda kind: sparse if has_experts(m, kind) else mlp),
-                     "model.embed_tokens")
+    return moe_lm(m, lambda: model(m, ids, lambda kind: sparse if has_experts(m, kind) else mlp))
 
 
 def sparse(m: Structure, x: Tensor) -> Tensor:

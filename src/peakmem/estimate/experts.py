@@ -14,7 +14,7 @@ from peakmem.estimate.param_adapters import adapted_weights, router_delta, route
 from peakmem.estimate.positions import made
 from peakmem.estimate.shapes import index, split, view
 from peakmem.estimate.structure import Structure
-from peakmem.estimate.tape import Parameter, Tensor, scope
+from peakmem.estimate.tape import Parameter, Tensor, current, scope
 from peakmem.estimate.weights import product
 
 
@@ -29,6 +29,8 @@ def router(m: Structure, x: Tensor, keeps_dtype: bool) -> tuple[Tensor, Tensor, 
         x = view(x, "(b s) h")
         w = router_weight(delta)
         logits = product(x, w, None)
+        if (seen := current().router_logits) is not None:
+            seen.append(logits)
         chances = softmax(logits if keeps_dtype else cast(logits, "fp32"), "fp32")
         values, numbers = topk(chances, "K")
         if m.has("norm_topk"):

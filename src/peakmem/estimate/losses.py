@@ -14,8 +14,9 @@ from peakmem.estimate.tape import Parameter, Tensor, current, scope
 from peakmem.estimate.weights import project
 
 
-def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str, head: str = "lm_head") -> Tensor:
-    """A decoder with a head: `run` gives the last hidden states."""
+def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str, head: str = "lm_head",
+              extra: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    """A decoder with a head: `run` gives the last hidden states; extra: what is added to the loss."""
     hidden = last_position(m, run())
     logits = project(hidden, head, tied_to(m, embedding))
     if m.has("logit_softcap"):
@@ -27,7 +28,8 @@ def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str, head: str
     if m.loss == "sum":
         del hidden  # the sum is made outside the model
         return total(logits)
-    return causal_lm_loss(logits)
+    loss = causal_lm_loss(logits)
+    return loss if extra is None else extra(loss)
 
 
 def tied_to(m: Structure, embedding: str) -> Parameter | None:
@@ -40,6 +42,9 @@ def total(x: Tensor) -> Tensor:
 
     Autocast asks for an fp32 result, without a copy of the input (fp32_set_opt_dtype).
     """
+    leave = current().leave
+    if leave is not None:
+        leave(x)
     n = Node("sum", x)
     out = n.makes((), "fp32" if current().autocast else x.dtype, None, "loss")
     n.gradient(0, "expand")

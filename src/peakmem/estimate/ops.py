@@ -20,7 +20,7 @@ def promote(x: Tensor, y: Tensor) -> str:
 
 def broadcast(x: Tensor, y: Tensor) -> Tensor:
     """Which operand has the shape of the result; the order of its strides is the result's (TensorIterator)."""
-    return x if size_rank(x.dims) >= size_rank(y.dims) else y
+    return x if (size_rank(x.dims), len(x.dims)) >= (size_rank(y.dims), len(y.dims)) else y
 
 
 def size_rank(shape: Dims) -> int:

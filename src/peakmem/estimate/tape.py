@@ -51,12 +51,13 @@ class Block(NamedTuple):
 class Record:
     """What the ledger will say of one storage."""
 
-    __slots__ = ("key", "name", "kind", "why", "scratch", "fold", "scope", "saved")
+    __slots__ = ("key", "name", "kind", "why", "scratch", "fold", "scope", "saved", "place")
 
     def __init__(self, key: Key, name: str, kind: str, fold: str, scratch: bool, scope: str) -> None:
         self.key, self.name, self.kind, self.fold, self.scratch, self.scope = key, name, kind, fold, scratch, scope
         self.why: list[str] = []
         self.saved = False  # a node of the graph needs it
+        self.place = "device"  # or host, disk
 
 
 class Storage:
@@ -71,6 +72,33 @@ class Storage:
 
     def __del__(self) -> None:
         self.events.append(~self.index)
+
+
+class Resizable(Storage):
+    """Memory that comes and goes while its tensors stay, as untyped_storage().resize_() does it; empty at first."""
+
+    __slots__ = ("tape",)
+
+    def __init__(self, tape: Tape, record: Record) -> None:
+        self.tape, self.events, self.index, self.record = tape, tape.events, -1, record
+
+    def fill(self) -> None:
+        """Allocate. Each time is a birth of its own, with the same reasons."""
+        if self.index < 0:
+            old, self.index = self.record, len(self.tape.records)
+            self.record = Record(old.key, old.name, old.kind, self.tape.fold, False, self.tape.scope)
+            self.record.why = old.why
+            self.tape.records.append(self.record)
+            self.events.append(self.index)
+
+    def empty(self) -> None:
+        """Free, whoever still refers to it."""
+        if self.index >= 0:
+            self.events.append(~self.index)
+            self.index = -1
+
+    def __del__(self) -> None:
+        self.empty()
 
 
 class Tensor:
@@ -117,19 +145,31 @@ class Tensor:
 class Parameter(Tensor):
     """A weight: alive all the time, and, when trained, where gradients end."""
 
-    __slots__ = ("full_name", "trained", "grad", "arrived", "waiting", "fold", "states")
+    __slots__ = ("full_name", "trained", "grad", "arrived", "waiting", "fold", "shard", "module")
 
-    def __init__(self, dims: Dims, dtype: str, storage: Storage, full_name: str, trained: bool, fold: str) -> None:
+    def __init__(self, dims: Dims, dtype: str, storage: Storage | None, full_name: str, trained: bool,
+                 fold: str) -> None:
         super().__init__(dims, dtype, flat(dims), storage)
+        self.shard: Parameter | None = None  # this GPU's part, where parameters are divided
         self.full_name, self.trained, self.fold = full_name, trained, fold
         self.grad: Tensor | None = None
         self.arrived: Tensor | None = None
         self.waiting = 0
-        self.states: list[Tensor] = []
+        self.module = ""  # what it belongs to: linear, embedding, head, norm …
 
     @property
     def needs_grad(self) -> bool:
         return self.trained
+
+    @property
+    def owned(self) -> Parameter:
+        """What the optimizer of this GPU updates: the shard where there is one."""
+        return self.shard or self
+
+    @property
+    def state_dims(self) -> Dims:
+        """The shape of gradients and states as the optimizer sees them."""
+        return self.owned.dims
 
 
 class Keeper(Protocol):
@@ -149,14 +189,20 @@ class Tape:
         self.events: list[Any] = []
         self.records: list[Record] = []
         self.parameters: dict[str, Parameter] = {}
+        self.elsewhere: list[Record] = []  # what lies in the host's memory or on disk all the time
+        self.parts: Any = None  # how parameters are divided over GPUs: estimate/sharding.py
+        self.wrap: Callable[..., Tensor] | None = None  # runs a layer as a unit whose parameters are gathered
+        self.leave: Callable[[Tensor], None] | None = None  # called with what the model returns, if a loss follows
         self.ones = ones
         self.scope = ""
         self.layer = ""  # which copy of a repeated layer is being interpreted
         self.fold = ""  # how often the current stretch is repeated, as a letter
         self.kind = "temporary"
         self.grad_enabled = True
+        self.drops_gradients = False  # each is added to a resident buffer when it arrives
         self.trains_inputs = False  # embeddings are leaves that require a gradient
         self.autocast = ""
+        self.router_logits: list[Tensor] | None = None  # collected while the decoder runs, where they are wanted
         self.casts: dict[int, tuple[Parameter, Tensor]] = {}
         self.pack: Callable[[Tensor], Any] | None = None
         self.keeper: Keeper | None = None  # decides which results checkpointing keeps
