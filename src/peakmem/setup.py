@@ -47,8 +47,8 @@ class Setup:
     gpus: int = setting(1, "GPUs that share the states", unit="GPUs", least=1, most=10**6)
     gpu: str = setting("", "the GPU to compare with: `peakmem list gpus`")
 
-    optimizer_implementation: str = setting("foreach", "how PyTorch runs the optimizer", group="optimizer",
-                                            choices=("foreach", "fused", "loop"))
+    optimizer_implementation: str = setting("auto", "how PyTorch runs the optimizer; auto: its default", group="optimizer",
+                                            choices=("auto", "foreach", "fused", "loop"))
     state_dtype: str = setting("auto", "dtype of the optimizer states; auto: the recipe's", group="optimizer",
                                choices=("auto", "fp32", "bf16", "fp16"))
     step: str = setting("steady", "which step: the first makes the optimizer states", group="optimizer",
@@ -66,14 +66,20 @@ class Setup:
     dropout: float = setting(-1.0, "dropout probability everywhere; -1: as the model says", group="activations",
                              least=-1, most=1)
 
-    lora_targets: tuple[str, ...] = setting(("all-linear",), "modules that get adapters", group="training part",
+    lora_targets: tuple[str, ...] = setting(("all-linear",), "modules that get adapters; "
+                                            "all-linear: all but the head; default: peft's own choice", group="training part",
                                             many=True)
     freeze: str = setting("", "what is not trained, as patterns on parameter names: embed_tokens,layers.*.mlp",
                           group="training part")
     frozen_layers: int = setting(0, "how many of the first layers are not trained", group="training part")
 
-    reshard: bool = setting(True, "FSDP: layers are sharded again after their forward", group="sharding")
+    reshard: str = setting("layers", "FSDP: what is sharded again after its forward; layers: torch's default; all: "
+                           "the root unit too (an explicit reshard_after_forward=True, torchtune)", group="sharding",
+                           choices=("layers", "all", "none"))
     sync_each_batch: bool = setting(True, "FSDP: gradients are reduced after every micro-batch", group="sharding")
+    reduce_dtype: str = setting("auto", "FSDP: in which dtype gradients are added up; auto: fp32 under mixed, else "
+                                "their own (accelerate: bf16)", group="sharding",
+                                choices=("auto", "fp32", "bf16", "fp16"))
     offload: str = setting("none", "what lies in the host's memory, or on disk", group="sharding",
                            choices=("none", "optimizer", "optimizer+weights", "disk-optimizer",
                                     "disk-optimizer+weights"))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from peakmem.errors import UnknownName
-from peakmem.estimate.structure import Structure, segmented, segments_of, unfolded
+from peakmem.estimate.dividing import applied, different_batches, fused_update
+from peakmem.estimate.parameters import targets_of
+from peakmem.estimate.structure import Structure, runs_of, segmented, segments_of, unfolded
 from peakmem.model import Model
 from peakmem.setup import Setup
 from peakmem.tables.optimizers import find_optimizer
@@ -21,8 +23,13 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
     numbers = sizes_of(model, setup)
     kinds = kinds_of(model)
     apart = setup.shard in ("zero3", "fsdp2") or setup.checkpoint != "none"
+    frozen = frozen_layers(model, setup)
     if unfold:
-        segments, counts = unfolded(model.layer_kinds or kinds * model.layers), {}
+        segments, counts = unfolded(model.layer_kinds or kinds * model.layers, frozen), {}
+    elif frozen:
+        parts = [runs_of(part) for part in (kinds[:frozen], kinds[frozen:])] if model.layer_kinds else \
+            [[(kinds, times)] for times in (frozen, model.layers - frozen) if times]
+        segments, counts = segments_of([run for part in parts for run in part], apart, len(parts[0]))
     else:
         segments, counts = segmented(kinds, apart) if model.layer_kinds else segments_of([(kinds, model.layers)], apart)
     numbers |= counts
@@ -63,14 +70,14 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         dropouts=dropouts_of(model, setup),
         checkpoint=setup.checkpoint if setup.run == "training" else "none",
         checkpoint_save=kept_operations(setup),
-        lora=setup.lora_targets if setup.lora_rank else (),
-        frozen=tuple(part for part in setup.freeze.split(",") if part),
+        lora=targets_of(model.architecture, setup.lora_targets) if setup.lora_rank else (),
+        frozen=tuple(part.strip() for part in setup.freeze.split(",") if part.strip()),
         loss=setup.loss,
-        micro_batches=min(setup.accumulation, 2),
+        micro_batches=min(setup.accumulation, different_batches(setup)),
         optimizer=optimizer.name,
-        optimizer_implementation=implementation_of(optimizer, setup, recipe.fused_update),
+        optimizer_implementation=implementation_of(optimizer, setup, fused_update(setup, recipe.fused_update)),
         master=recipe.master or "",
-        state_dtype=recipe.states if recipe.master else "",
+        state_dtype=setup.state_dtype if setup.state_dtype != "auto" else recipe.states if recipe.master else "",
         gradient_buffer=recipe.gradient_buffer or "",
         step=setup.step,
         set_to_none=setup.set_to_none,
@@ -81,7 +88,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         offload=setup.offload,
         run=setup.run,
     )
-    return structure, numbers
+    return applied(structure, setup, recipe), numbers
 
 
 SAVED = {"attention": ("flash", "efficient", "cudnn"), "mm": ("mm", "addmm"), "bmm": ("bmm",),
@@ -100,11 +107,20 @@ def kept_operations(setup: Setup) -> tuple[str, ...]:
 
 
 def implementation_of(optimizer: Any, setup: Setup, fused_update: bool) -> str:
-    """How the step runs: as asked, where the optimizer has that form; else the one it has."""
-    if fused_update:
-        return "fused"
+    """How the step runs: fused where the recipe has it so, else as asked, where the optimizer has that form.
+
+    Without a wish, or where the optimizer lacks what is wished, its first form: PyTorch's default.
+    """
     ways = optimizer.temporaries
-    return setup.optimizer_implementation if setup.optimizer_implementation in ways else next(iter(ways))
+    wanted = "fused" if fused_update else setup.optimizer_implementation
+    return wanted if wanted in ways else str(next(iter(ways)))
+
+
+def frozen_layers(model: Model, setup: Setup) -> int:
+    """How many of the first layers are not trained. Errors: Impossible."""
+    if setup.frozen_layers > model.layers:
+        raise Impossible(f"--frozen-layers {setup.frozen_layers}: {model.name} has {model.layers} layers")
+    return setup.frozen_layers if setup.run == "training" else 0
 
 
 def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:

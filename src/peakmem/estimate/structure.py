@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from peakmem.estimate.tape import Block, Tensor, current, scope
 
@@ -24,6 +25,7 @@ class Segment:
     kinds: tuple[str, ...]
     letter: str
     copies: tuple[str, ...] = ("first", "body")
+    frozen: bool = False  # none of its parameters is trained
 
     def count(self, copy: str) -> str:
         """How often this copy stands for a repetition, as a letter; empty: once."""
@@ -53,18 +55,19 @@ class Structure:
     frozen: tuple[str, ...] = ()  # patterns of the parameters that are not trained
     loss: str = "upcast"
     loss_chunks: str = ""  # "one" | "two" | "many" where the loss runs by pieces
-    micro_batches: int = 1  # 2 stands for any larger number
+    micro_batches: int = 1  # 2, or 3 where the last differs, stands for any larger number
     optimizer: str = "adamw"
     optimizer_implementation: str = "foreach"
     master: str = ""  # dtype of the master weights, if there are any
     state_dtype: str = ""
     gradient_buffer: str = ""  # dtype of a resident gradient buffer, if there is one
-    small: frozenset[str] = frozenset()  # parameters below the 8-bit optimizers' threshold
     step: str = "steady"
     set_to_none: bool = True
     clip: bool = False
     shard: str = "none"
-    reshard: bool = True
+    shard_dtype: str = ""  # of the shards of trained parameters, where it is not the module's: a policy's
+    reduce_dtype: str = ""  # in which gradients are added up, where it is not their own
+    reshard: str = "layers"
     sync_each_batch: bool = True
     offload: str = "none"
     run: str = "training"
@@ -84,6 +87,10 @@ class Structure:
     def kinds(self) -> frozenset[str]:
         """Every kind of layer that occurs."""
         return frozenset(kind for segment in self.segments for kind in segment.kinds)
+
+    def is_frozen(self, layer: str) -> bool:
+        """Whether a layer, by its key from `copies`, is one of the frozen first ones."""
+        return bool(layer) and self.segments[int(layer.partition(".")[0])].frozen
 
     def copies(self) -> Iterator[tuple[str, str, str]]:
         """Every interpreted layer: its key, its kind, how often it stands for one."""
@@ -116,6 +123,11 @@ class Structure:
 
     def layer(self, body: Callable[..., Tensor], *inputs: object) -> Tensor:
         """Run one layer the way the levers want it."""
+        wrap = current().wrap
+        return self.inside(body, *inputs) if wrap is None else wrap(partial(self.inside, body), *inputs)
+
+    def inside(self, body: Callable[..., Tensor], *inputs: object) -> Tensor:
+        """A layer's forward, recomputed where that is wanted."""
         tape = current()
         if self.checkpoint == "none":
             return body(self, *inputs)
@@ -124,9 +136,9 @@ class Structure:
         return checkpointed(tape, body, (self, *inputs), self.early_stop, self.checkpoint_save)
 
 
-def unfolded(kinds: tuple[str, ...]) -> tuple[Segment, ...]:
-    """Every layer interpreted by itself."""
-    return tuple(Segment((kind,), "1", ("first",)) for kind in kinds)
+def unfolded(kinds: tuple[str, ...], frozen: int = 0) -> tuple[Segment, ...]:
+    """Every layer interpreted by itself; the first ones may be frozen."""
+    return tuple(Segment((kind,), "1", ("first",), i < frozen) for i, kind in enumerate(kinds))
 
 
 def segmented(kinds: tuple[str, ...], apart: bool = False) -> tuple[tuple[Segment, ...], dict[str, int]]:
@@ -134,22 +146,30 @@ def segmented(kinds: tuple[str, ...], apart: bool = False) -> tuple[tuple[Segmen
 
     apart: the last repetition is interpreted by itself (what runs first in backward differs from the rest).
     """
+    return segments_of(runs_of(kinds), apart)
+
+
+def runs_of(kinds: tuple[str, ...]) -> list[tuple[tuple[str, ...], int]]:
+    """Patterns that follow each other, and how often each is repeated."""
     runs: list[tuple[tuple[str, ...], int]] = []
-    rest = kinds
-    while rest:
-        pattern, times = best_period(rest)
+    while kinds:
+        pattern, times = best_period(kinds)
         runs.append((pattern, times))
-        rest = rest[len(pattern) * times:]
-    return segments_of(runs, apart)
+        kinds = kinds[len(pattern) * times:]
+    return runs
 
 
-def segments_of(runs: list[tuple[tuple[str, ...], int]], apart: bool) -> tuple[tuple[Segment, ...], dict[str, int]]:
-    """Stretches from patterns and how often each is repeated; a copy that would stand for nothing is left out."""
+def segments_of(runs: list[tuple[tuple[str, ...], int]], apart: bool,
+                frozen: int = 0) -> tuple[tuple[Segment, ...], dict[str, int]]:
+    """Stretches from patterns and how often each is repeated; a copy that would stand for nothing is left out.
+
+    frozen: how many of the first stretches are not trained.
+    """
     segments, counts = [], {}
     for i, (pattern, times) in enumerate(runs):
         letter = "n" if len(runs) == 1 and len(pattern) == 1 else f"n{i + 1}"
         copies = ("first", "body") if not apart else ("first", "body", "last") if times > 2 else ("first", "last")
-        segments.append(Segment(pattern, letter, copies if times > 1 else ("first",)))
+        segments.append(Segment(pattern, letter, copies if times > 1 else ("first",), i < frozen))
         counts[letter] = times
     return tuple(segments), counts
 

@@ -1,0 +1,316 @@
+"""FSDP2: each layer, and what is left of the model, as a unit whose parameters lie in shards and are gathered for use.
+
+Source: torch 2.13, distributed/fsdp/_fully_shard/: _fsdp_param_group.py (unshard, wait_for_unshard, pre_backward,
+post_backward), _fsdp_collectives.py (foreach_all_gather, foreach_reduce), _fsdp_state.py (root, final callback).
+
+- A shard is ceil(rows / GPUs) rows of its parameter on every GPU; the sums are padded accordingly.
+- Gathering casts the shards into one flat input where they have another dtype, allocates one flat output, then
+  copies it into the parameters. In forward the output lives until the next unit has copied; in backward it goes at
+  once, and the unit before is gathered ahead (prefetch of one).
+- After a unit's backward its parameters go first, then the scatter input of the unit before, and only then the
+  new scatter input is made, while the gradients live. The shards' gradients are views into one flat result.
+- The root is gathered first, never resharded in forward; its gradients wait for a callback at the end.
+- With a policy (recipe `mixed`) shards, gradients of shards and states are fp32, gathered parameters 16-bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from peakmem.estimate.layout import Dims, flat, size_key
+from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Key, Parameter, Record, Resizable, Tape, Tensor
+
+
+class Whole:
+    """Nothing is divided: every GPU holds every parameter. What the other ways of dividing refine."""
+
+    def __init__(self, tape: Tape, m: Structure) -> None:
+        self.tape, self.m = tape, m
+
+    def parameter(self, shape: Dims, dtype: str, name: str, trained: bool, fold: str) -> Parameter:
+        """Make a parameter; the tape's kind is weights."""
+        return Parameter(shape, dtype, self.tape.new(shape, dtype, None, name).storage, name, trained, fold)
+
+    def begin(self, micro_batch: int) -> None:
+        """A micro-batch's forward is about to begin."""
+
+    def model(self, run: Callable[[], Tensor]) -> Tensor:
+        """Run the model's forward."""
+        return run()
+
+    def after_backward(self) -> None:
+        """The backward's last callback, while the seed gradient lives."""
+
+    def before_step(self) -> None:
+        """All gradients are there."""
+
+    def after_step(self) -> None:
+        """The optimizer is done."""
+
+
+def rows_of(shape: Dims, count: str = "w") -> Dims:
+    """The shape of one shard: the rows divided by the number of GPUs, rounded up."""
+    rows = "*".join(f"({letter})" if "+" in letter or "-" in letter else letter for letter in shape[0]) or "1"
+    return ((f"{rows}/{count}",), *shape[1:])
+
+
+def total(parts: list[Key]) -> Key:
+    """Sizes in one buffer; like ones are written once."""
+    return parts[0] if len(parts) == 1 else ("+", *parts)
+
+
+def padded(p: Parameter, dtype: str) -> Key:
+    """The whole of a parameter as gathered from equal shards, the padding included."""
+    assert p.shard is not None
+    return size_key(dtype, (*flat(p.shard.dims), "w"))
+
+
+def buffer(tape: Tape, key: Key, dtype: str, name: str, why: str, kind: str = "communication") -> Tensor:
+    """A flat buffer of this size."""
+    outer, tape.kind = tape.kind, kind
+    made = tape.new((), dtype, None, name, key)
+    tape.kind = outer
+    if made.storage:
+        made.storage.record.why.append(why)
+    return made
+
+
+class FullyShard(Whole):
+    """fully_shard() on every layer, then on the model."""
+
+    def __init__(self, tape: Tape, m: Structure) -> None:
+        super().__init__(tape, m)
+        tape.wrap, tape.leave = self.layer, self.leave
+        self.alone = "w" in tape.ones
+        self.units: dict[str, Unit] = {}
+        self.order: list[Unit] = []  # as they ended in this forward
+        self.gathered: Tensor | None = None  # the last unit's gather output, until the next has copied its own
+        self.scattered: Tensor | None = None  # the last unit's scatter input, until the next makes its own
+        self.synchronises = True
+        self.left = False
+
+    def parameter(self, shape: Dims, dtype: str, name: str, trained: bool, fold: str) -> Parameter:
+        """The shard, and a parameter without memory that the model computes with."""
+        policy = self.m.shard_dtype
+        own = policy if policy and trained else dtype
+        dtype = self.m.dtype if policy else dtype
+        rows = rows_of(shape)
+        shard = Parameter(rows, own, self.tape.new(rows, own, None, name).storage, name, trained, fold)
+        key = size_key(dtype, (*flat(rows), "w"))
+        record = Record(key, f"{name}, gathered", "weights", fold, False, self.tape.scope)
+        whole = Parameter(shape, dtype, Resizable(self.tape, record), name, trained, fold)
+        whole.shard = shard
+        return whole
+
+    def unit(self, layer: str, name: str) -> Unit:
+        """The unit of a layer; of what is in no layer, if the name of the layer is empty."""
+        if layer not in self.units:
+            own = [p for key, p in self.tape.parameters.items()
+                   if (key.startswith(layer) if layer else ":" not in key)]
+            self.units[layer] = Unit(self, own, name, self.tape.fold)
+        return self.units[layer]
+
+    def begin(self, micro_batch: int) -> None:
+        """set_requires_gradient_sync(): every micro-batch, or the last one alone."""
+        self.synchronises = self.m.sync_each_batch or micro_batch == self.m.micro_batches - 1
+
+    def layer(self, body: Callable[..., Tensor], x: Tensor, *others: object) -> Tensor:
+        """A layer between its hooks."""
+        unit = self.unit(self.tape.layer, self.tape.scope)
+        unit.gather_all(forward=True)
+        x = unit.watched(x)
+        y = body(x, *others)
+        if self.m.reshard != "none":
+            unit.reshard()
+        unit.ends(y)
+        return y
+
+    def model(self, run: Callable[[], Tensor]) -> Tensor:
+        """The root: gathered before everything, and left whole."""
+        self.left = False
+        self.unit("", "root").gather_all(forward=True)
+        loss = run()
+        self.leave(loss)
+        return loss
+
+    def leave(self, y: Tensor) -> None:
+        """The root's forward hook, on what the model returns."""
+        if not self.left:
+            self.left = True
+            root = self.units[""]
+            if self.m.reshard == "all":
+                root.reshard()
+            root.ends(y)
+            self.gathered = None
+
+    def after_backward(self) -> None:
+        """_root_post_backward_final_callback: the root, units whose input needs no gradient, what is left over."""
+        for unit in self.units.values():
+            if not unit.done:
+                with self.tape.repeated(unit.fold):
+                    unit.post_backward()
+        for unit in self.units.values():
+            unit.done, unit.gathering = False, None
+        self.order.clear()
+        self.scattered = None
+
+
+class Unit:
+    """Parameters that are gathered and reduced together."""
+
+    def __init__(self, group: FullyShard, parameters: list[Parameter], name: str, fold: str) -> None:
+        self.group, self.tape, self.parameters, self.name, self.fold = group, group.tape, parameters, name, fold
+        self.whole = self.done = False
+        self.gathering: Tensor | None = None
+        self.waits = False
+        self.unreduced: dict[int, Tensor] = {}  # whole gradients in the reduce dtype, without synchronisation
+
+    def unshard(self) -> None:
+        """foreach_all_gather: only the buffers; nothing where all is there or on its way."""
+        if self.whole or self.waits:
+            return
+        self.waits = True
+        if self.group.alone:
+            return
+        shards = [(p, p.shard) for p in self.parameters if p.shard is not None]
+        casts = [size_key(p.dtype, flat(shard.dims)) for p, shard in shards if shard.dtype != p.dtype]
+        dtype = self.parameters[0].dtype
+        made = None
+        if casts:
+            made = buffer(self.tape, total(casts), dtype, f"{self.name}/gather input",
+                          f"this GPU's shards of {self.name}, cast to {dtype}, on their way to all GPUs")
+        self.gathering = buffer(self.tape, total([padded(p, p.dtype) for p, _ in shards]), dtype,
+                                f"{self.name}/gather output",
+                                f"the shards of {self.name} from all GPUs, before each parameter is copied out")
+        del made
+
+    def wait(self, forward: bool) -> None:
+        """wait_for_unshard: the copies, and then one gather output goes: in forward that of the unit before."""
+        if not self.waits:
+            return
+        before = self.group.gathered if forward else None
+        cast: Tensor | None = None
+        for p in self.parameters:
+            if self.group.alone and p.shard is not None and p.shard.dtype != p.dtype:
+                cast = buffer(self.tape, size_key(p.dtype, flat(p.shard.dims)), p.dtype, f"{p.full_name}, cast",
+                              f"{p.full_name} in {p.dtype}, before it is copied")
+            if isinstance(p.storage, Resizable):
+                p.storage.fill()
+        if forward:
+            self.group.gathered = self.gathering
+        self.gathering, self.waits, self.whole = None, False, True
+        del before, cast
+
+    def gather_all(self, forward: bool) -> None:
+        self.unshard()
+        self.wait(forward)
+
+    def reshard(self) -> None:
+        """Free the gathered parameters, whoever saved them."""
+        if self.whole:
+            for p in self.parameters:
+                if isinstance(p.storage, Resizable):
+                    p.storage.empty()
+        self.whole = False
+
+    def watched(self, x: Tensor) -> Tensor:
+        """RegisterPostBackwardFunction: the input under a node that runs when its gradient arrives."""
+        from peakmem.estimate.autograd import Node
+
+        n = Node("post_backward", x)
+        n.gradient(0, "pass")
+        if n.active:
+            n.hook = self.post_backward
+        return n.output(x.detached())
+
+    def ends(self, y: Tensor) -> None:
+        """The forward hook: note the order, and have the gradient of the output gather the unit again."""
+        self.group.order.append(self)
+        if y.node is not None:
+            y.node.hook = self.pre_backward
+
+    def pre_backward(self) -> None:
+        """Gather, then begin to gather the unit before in forward."""
+        self.gather_all(forward=False)
+        at = self.group.order.index(self)
+        if at:
+            self.group.order[at - 1].unshard()
+
+    def post_backward(self) -> None:
+        """Gradients become gradients of shards, or stay whole where they are not synchronised."""
+        self.done = True
+        trained = [p for p in self.parameters if p.trained]
+        for p in trained:
+            if id(p) in self.unreduced:
+                p.grad = None  # added in place
+        if not self.group.synchronises:
+            self.reshard()
+            for p in trained:
+                self.keep_whole(p)
+            return
+        found = [p for p in trained if p.grad is not None or id(p) in self.unreduced]
+        grads = [self.taken(p) for p in found]
+        self.reshard()
+        self.group.scattered = None
+        if grads:
+            self.reduce(found, grads)
+
+    def keep_whole(self, p: Parameter) -> None:
+        """to_accumulated_grad_if_needed: the whole gradient, in the dtype of the reduction."""
+        wanted = self.group.m.reduce_dtype
+        if p.grad is None or not wanted or p.grad.dtype == wanted:
+            return
+        old, p.grad = p.grad, None
+        self.plain(old)
+        self.unreduced[id(p)] = buffer(self.tape, size_key(wanted, flat(p.dims)), wanted,
+                                       f"{p.full_name} gradient, whole",
+                                       f"{p.full_name}: what micro-batches found before gradients are reduced",
+                                       "gradients")
+
+    def taken(self, p: Parameter) -> Tensor:
+        """The whole gradient, out of the parameter's hands."""
+        found = self.unreduced.pop(id(p), None)
+        if found is None:
+            found, p.grad = p.grad, None
+            assert found is not None
+            if self.group.m.sync_each_batch or self.group.m.micro_batches == 1:
+                self.plain(found)
+        return found
+
+    @staticmethod
+    def plain(gradient: Tensor) -> None:
+        """A whole gradient is on its way only."""
+        if gradient.storage:
+            gradient.storage.record.kind = "temporary"
+            gradient.storage.record.name += ", whole"
+
+    def reduce(self, parameters: list[Parameter], grads: list[Tensor]) -> None:
+        """foreach_reduce: scatter input, result, a copy in the shards' dtype; gradients are views into that."""
+        tape, wanted = self.tape, self.group.m.reduce_dtype or grads[0].dtype
+        shards = [p.shard for p in parameters if p.shard is not None]
+        source = buffer(tape, total([padded(p, wanted) for p in parameters]), wanted, f"{self.name}/scatter input",
+                        f"whole gradients of {self.name} in {wanted}, being added up over all GPUs")
+        last = None if self.group.alone else grads[-1]  # a loop variable there
+        grads.clear()
+        result = self.flat(shards, wanted)
+        if wanted != shards[0].dtype:
+            result = self.flat(shards, shards[0].dtype)
+        if result.storage:
+            result.storage.record.kind = "gradients"
+        for shard in shards:
+            if shard.grad is None:
+                shard.grad = Tensor(shard.dims, shard.dtype, shard.memory, result.storage, True)
+        self.group.scattered = source
+        del last
+
+    def flat(self, shards: list[Parameter], dtype: str) -> Tensor:
+        return buffer(self.tape, total([size_key(dtype, flat(shard.dims)) for shard in shards]), dtype,
+                      f"{self.name}/gradients of shards in {dtype}",
+                      f"this GPU's part of the gradients of {self.name}: one buffer, read by the optimizer")
+
+
+def divided(tape: Tape, m: Structure) -> Whole:
+    """The way in which this run divides its parameters."""
+    ways: dict[str, type[Whole]] = {"none": Whole, "fsdp2": FullyShard}
+    return ways[m.shard](tape, m)
