@@ -237,7 +237,10 @@ def meet(tape: Tape, buffer: list[Tensor | None], slot: int, g: Tensor, out_of_p
 
 
 def accumulate(tape: Tape, p: Parameter, g: Tensor, shared: bool) -> None:
-    """AccumulateGrad: the first gradient is kept as it is, later ones are added in place."""
+    """AccumulateGrad: the first gradient is kept as it is, later ones are added in place.
+
+    Megatron's hook then adds it to its own buffer and drops it.
+    """
     if p.arrived is not None:
         holder: list[Tensor | None] = [p.arrived]
         p.arrived = None
@@ -254,7 +257,7 @@ def accumulate(tape: Tape, p: Parameter, g: Tensor, shared: bool) -> None:
         if g.storage:
             g.storage.record.kind = "gradients"
             g.storage.record.name = f"{p.full_name} gradient"
-        p.grad = g
+        p.grad = None if tape.drops_gradients else g
 
 
 def reachable(tape: Tape, root: Node) -> list[Node]:

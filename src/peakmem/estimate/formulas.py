@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from peakmem.estimate.replay import value
+from peakmem.estimate.replay import product, value
 from peakmem.estimate.tape import Key
 
 Count = dict[str, int]
@@ -42,12 +42,35 @@ def count_text(count: Count, numbers: Mapping[str, Any] | None = None) -> str:
 
 def size_text(key: Key, numbers: Mapping[str, Any] | None = None) -> str:
     """One size: `2·b·s·f`, or `2·1·8192·14336`."""
+    if type(key[0]) is str:
+        return special_text(key, numbers)
+    return "·".join([str(key[0]), *factors(key[1], numbers)])
+
+
+def factors(letters: tuple[str, ...], numbers: Mapping[str, Any] | None) -> list[str]:
+    """The letters of a product, or their numbers, in the order people write them."""
+    words = [letter if numbers is None else str(value(letter, numbers)) for letter in ordered(letters)]
+    return [f"({word})" if any(sign in word for sign in "+-") and not word.lstrip("-").isdigit() else word
+            for word in words]
+
+
+def special_text(key: Key, numbers: Mapping[str, Any] | None) -> str:
+    """Sums, blocks and choices (replay.py, special_size); with numbers a choice is made."""
     if key[0] == "+":
         return " + ".join(size_text(part, numbers) for part in key[1:])
-    letters = [letter if numbers is None else str(value(letter, numbers)) for letter in ordered(key[1])]
-    letters = [f"({word})" if any(sign in word for sign in "+-") and not word.lstrip("-").isdigit() else word
-               for word in letters]
-    return "·".join([str(key[0]), *letters])
+    if key[0] == "blocks":
+        return f"{key[1]}·⌈{'·'.join(factors(key[3], numbers))}/{key[2]}⌉"
+    if key[0] == "smaller side squared":
+        left, right = ("·".join(factors(side, numbers)) for side in key[2:])
+        return f"{key[1]}·min({left}, {right})²"
+    _, least, divisor, choices, large, small = key
+    if numbers is not None:
+        chosen = any(count >= least and count % divisor == 0
+                     for count in (product(1, letters, numbers) for letters in choices))
+        return size_text(large if chosen else small, numbers)
+    what = "·".join(factors(choices[0], None)) if len(choices) == 1 else "any tensor's elements"
+    fits = f" and a multiple of {divisor}" if divisor > 1 else ""
+    return f"{size_text(large)} if {what} ≥ {least}{fits}, else {size_text(small)}"
 
 
 ORDER = "MbsVTPnEKxafkdhrwcpCg"

@@ -97,13 +97,40 @@ def replay(program: Program, numbers: Mapping[str, Any], rounding: int = ROUNDIN
 
 
 def size(key: Key, numbers: Mapping[str, Any]) -> Any:
-    """Bytes of one key before rounding: a product, or a sum of products."""
+    """Bytes of one key before rounding: a product, or one of the sizes that are none."""
+    if type(key[0]) is str:
+        return special_size(key, numbers)
+    return product(key[0], key[1], numbers)
+
+
+def product(width: Any, letters: tuple[str, ...], numbers: Mapping[str, Any]) -> Any:
+    for letter in letters:
+        width = width * (numbers[letter] if letter in numbers else value(letter, numbers))
+    return width
+
+
+def special_size(key: Key, numbers: Mapping[str, Any]) -> Any:
+    """Sums, and sizes where numbers choose; with arrays, element by element.
+
+    ("blocks", width, block, letters)           width for each block of elements, the last one perhaps not full
+    ("smaller side squared", width, left, right)  a square as long as the smaller of two products
+    ("from", least, divisor, choices, large, small)  `large` if one of the products in choices is at least `least` and
+                                                a multiple of `divisor`, else `small`
+    """
     if key[0] == "+":
         return sum(size(part, numbers) for part in key[1:])
-    result = key[0]
-    for letter in key[1]:
-        result = result * (numbers[letter] if letter in numbers else value(letter, numbers))
-    return result
+    if key[0] == "blocks":
+        return key[1] * -(-product(1, key[3], numbers) // key[2])
+    if key[0] == "smaller side squared":
+        left, right = product(1, key[2], numbers), product(1, key[3], numbers)
+        side = left * (left <= right) + right * (left > right)
+        return key[1] * side * side
+    _, least, divisor, choices, large, small = key
+    counts = [product(1, letters, numbers) for letters in choices]
+    below = 1
+    for count in counts:
+        below = below * (1 - (count >= least) * (count % divisor == 0))
+    return size(large, numbers) * (1 - below) + size(small, numbers) * below
 
 
 @lru_cache(maxsize=4096)

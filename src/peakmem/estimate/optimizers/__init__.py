@@ -1,0 +1,109 @@
+"""Everything from the gradients to the end of the step: states, master weights, clipping, the update, clearing.
+
+Each optimizer is code over tensors without numbers, written like the optimizer it mirrors, so Python's
+variables and lists give its temporaries their lifetimes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from peakmem.estimate.layout import flat, size_key
+from peakmem.estimate.optimizers.adam import Adam, AMSGrad, NAdam
+from peakmem.estimate.optimizers.blocks import EightBit, FourBit
+from peakmem.estimate.optimizers.clipping import clip_grad_norm
+from peakmem.estimate.optimizers.matrices import Adafactor, Muon
+from peakmem.estimate.optimizers.plain import SGD, Adagrad, Lion, Momentum, Nesterov, RMSprop
+from peakmem.estimate.optimizers.rule import Rule
+from peakmem.estimate.optimizers.slots import SCALAR, Slot, each, free_folded
+from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Key, Tape
+
+__all__ = ["RULES", "Training", "free_folded"]
+
+RULES: Mapping[str, type[Rule]] = {
+    "none": Rule, "sgd": SGD, "momentum": Momentum, "nesterov": Nesterov, "adam": Adam, "adamw": Adam,
+    "amsgrad": AMSGrad, "rmsprop": RMSprop, "adagrad": Adagrad, "nadam": NAdam, "adafactor": Adafactor,
+    "lion": Lion, "muon": Muon, "adamw-8bit": EightBit, "adamw-4bit": FourBit,
+}
+
+
+class Training:
+    """The trained parameters of a run, and what is done to them. Lives as long as the run."""
+
+    def __init__(self, tape: Tape, m: Structure) -> None:
+        self.tape, self.m = tape, m
+        self.slots = [Slot(p, m) for p in tape.parameters.values() if p.trained]
+        # Apex's and DeepSpeed's fused Adam, which bring master weights, count steps on the host.
+        self.rule = RULES[m.optimizer](self.slots, m.optimizer_implementation, not m.master)
+
+    def begin(self) -> None:
+        """What exists before the step: master weights, buffers, and what earlier steps left."""
+        self.make_masters()
+        self.make_gradient_buffer()
+        if self.m.step == "steady":
+            self.make_gradients()
+        if self.m.step == "steady" or self.rule.at_construction:
+            self.rule.make_states()
+
+    def make_masters(self) -> None:
+        """fp32 copies of parameters that have fewer bits: the optimizer updates these."""
+        if not self.m.master:
+            return
+        outer, self.tape.kind = self.tape.kind, "optimizer_state"
+        for slot in each(self.slots):
+            if slot.parameter.owned.dtype != self.m.master:
+                slot.master = slot.make("master", dtype=self.m.master)
+        self.tape.kind = outer
+
+    def make_gradient_buffer(self) -> None:
+        """One flat buffer for all gradients. Source: Megatron-LM, core/distributed/param_and_grad_buffer.py."""
+        dtype = self.m.gradient_buffer
+        self.tape.drops_gradients = bool(dtype)
+        if not dtype or not self.slots:
+            return
+        parts: list[Key] = []
+        for slot in self.slots:
+            width, letters = size_key(dtype, flat(slot.dims))
+            fold = slot.parameter.fold
+            parts.append((width, (fold, *letters) if fold else letters))
+        outer, self.tape.kind = self.tape.kind, "gradients"
+        self.buffer = self.tape.new(SCALAR, dtype, None, "gradient buffer", collected(parts))
+        self.tape.kind = outer
+
+    def make_gradients(self) -> None:
+        """Gradients that the last step zeroed and did not drop."""
+        if self.m.set_to_none or self.m.gradient_buffer:
+            return
+        outer, self.tape.kind = self.tape.kind, "gradients"
+        for slot in each(self.slots):
+            owned = slot.parameter.owned
+            owned.grad = self.tape.new(owned.dims, owned.dtype, None, f"{slot.name} gradient")
+        self.tape.kind = outer
+
+    def clip(self) -> None:
+        """Clip the gradients; nobody keeps their norm."""
+        self.tape.at("/clip_grad_norm_")
+        clip_grad_norm(self.slots)
+
+    def step(self) -> None:
+        """One optimizer step over the gradients that exist."""
+        self.tape.at(f"/{self.m.optimizer} step")
+        if self.slots:
+            self.rule.step()
+
+    def clear(self) -> None:
+        """zero_grad: the gradients go, or are zeroed and stay."""
+        self.tape.at("/zero_grad")
+        if not self.m.set_to_none:
+            return
+        for slot in each(self.slots):
+            slot.parameter.owned.grad = None
+
+
+def collected(parts: list[Key]) -> Key:
+    """A sum with equal products put together."""
+    counts: dict[Key, int] = {}
+    for width, letters in parts:
+        counts[letters] = counts.get(letters, 0) + width
+    return ("+", *((width, letters) for letters, width in counts.items()))

@@ -1,0 +1,90 @@
+"""SGD, RMSprop, Adagrad, Lion. Sources: torch 2.13, optim/sgd.py, rmsprop.py, adagrad.py; names as there."""
+
+from __future__ import annotations
+
+from peakmem.estimate.optimizers.rule import Rule
+from peakmem.estimate.optimizers.slots import Slot, TensorList, by_dtype, each
+
+
+class SGD(Rule):
+    """SGD without momentum: gradients are read, parameters written."""
+
+
+class Momentum(Rule):
+    """SGD(momentum=0.9). The first step makes the buffer while it updates: a clone of the gradient."""
+
+    def states(self, slot: Slot) -> None:
+        slot.keep("momentum_buffer")
+
+
+class Nesterov(Momentum):
+    """SGD(nesterov=True): in the loop `grad = grad.add(buf)` is a new tensor, in the foreach form it is in place."""
+
+    makes_in_loop = True
+
+    def loop(self) -> None:
+        """_single_tensor_sgd: the variable `grad` holds the sum until the next parameter's turn."""
+        for slot in each(self.slots):
+            grad = slot.grad
+            if not slot.states:
+                self.states(slot)
+            grad = slot.make("gradient with momentum", dtype=slot.gradient_dtype)  # noqa: F841
+
+
+class RMSprop(Rule):
+    """RMSprop, neither centered nor with momentum."""
+
+    def states(self, slot: Slot) -> None:
+        slot.keep("square_avg")
+
+    def foreach(self) -> None:
+        """_multi_tensor_rmsprop: `avg = torch._foreach_sqrt(square_avgs)`."""
+        for group in by_dtype(self.slots):
+            avg = TensorList(slot.make("denominator", dtype=slot.state_dtype) for slot in each(group))
+        del avg, group
+
+    def loop(self) -> None:
+        """_single_tensor_rmsprop: `avg = square_avg.sqrt()`, the last avg alive meanwhile."""
+        for slot in each(self.slots):
+            avg = slot.make("denominator", dtype=slot.state_dtype)  # noqa: F841
+
+
+class Adagrad(Rule):
+    """Adagrad: the constructor makes its states, so they exist before the first step."""
+
+    at_construction = True
+
+    def states(self, slot: Slot) -> None:
+        slot.keep("sum")
+
+    def foreach(self) -> None:
+        """_multi_tensor_adagrad: two lists, the roots and the scaled gradients."""
+        for group in by_dtype(self.slots):
+            std = TensorList(slot.make("denominator", dtype=slot.state_dtype) for slot in each(group))
+            numerator = TensorList(slot.make("scaled gradient", dtype=slot.gradient_dtype) for slot in each(group))
+        del std, numerator, group
+
+    def loop(self) -> None:
+        """_single_tensor_adagrad: `std = state_sum.sqrt().add_(eps)`, the last std alive meanwhile."""
+        for slot in each(self.slots):
+            std = slot.make("denominator", dtype=slot.state_dtype)  # noqa: F841
+
+
+class Lion(Rule):
+    """Lion as lion-pytorch writes it: a function called for each parameter, so nothing outlives its turn.
+
+    `update = exp_avg.clone().mul_(beta1).add(grad, alpha=1 - beta1).sign_()`. The fused form has no temporary.
+    """
+
+    makes_in_loop = True
+
+    def states(self, slot: Slot) -> None:
+        slot.keep("exp_avg")
+
+    def loop(self) -> None:
+        for slot in each(self.slots):
+            if not slot.states:
+                self.states(slot)
+            clone = slot.make("scaled momentum", dtype=slot.state_dtype)
+            update = slot.make("update", dtype=slot.state_dtype)
+            del clone, update

@@ -1,0 +1,164 @@
+"""Parameters and buffers: made in order of definition, trained, frozen or with adapters.
+
+Source of the adapters: peft 0.21.2, tuners/lora/layer.py: a linear layer becomes base_layer, lora_A, lora_B, in
+this order; adapters are fp32 under a 16-bit base (tuners_utils.py, cast_adapter_dtype).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from types import ModuleType
+
+from peakmem.architectures.definition import Layers, Row
+from peakmem.errors import Impossible, printable
+from peakmem.estimate.layout import FLOATS, Dims, dims
+from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Tape, Tensor
+
+LINEAR = ("linear", "conv1d")
+HEADS = ("lm_head", "embed_out", "output_layer", "cls.predictions.decoder", "classifier")
+
+
+def define(tape: Tape, m: Structure, code: ModuleType) -> list[Tensor]:
+    """Make every parameter and buffer; returns the buffers.
+
+    Errors: Impossible when a pattern meets nothing, or when nothing is left to train.
+    """
+    check(m, code)
+    tape.kind = "weights"
+    buffers: list[Tensor] = []
+    for row in code.define(m):
+        if not isinstance(row, Layers):
+            make_rows(tape, m, iter((row,)), "", "", buffers)
+            continue
+        for layer, kind, count in m.copies():
+            with tape.repeated(count):
+                rows = (inner._replace(name=f"{row.name}.*.{inner.name}") for inner in row.block(kind))
+                make_rows(tape, m, rows, layer, count, buffers)
+    tape.kind = "temporary"
+    if m.run == "training" and not any(p.trained for p in tape.parameters.values()):
+        raise Impossible("nothing is left to train: --freeze and --frozen-layers cover every parameter")
+    return buffers
+
+
+def make_rows(tape: Tape, m: Structure, rows: Iterator[Row], layer: str, fold: str, buffers: list[Tensor]) -> None:
+    """Make some rows; a module's adapters come after its weight and bias."""
+    frozen = m.is_frozen(layer)
+    waiting: tuple[str, list[tuple[str, Dims]]] = ("", [])
+    for row in rows:
+        module, _, leaf = row.name.rpartition(".")
+        if waiting[1] and module != waiting[0]:
+            make_adapters(tape, waiting[1], layer, fold)
+            waiting = "", []
+        shape = dims(row.shape)
+        if row.module == "buffer":
+            buffers.append(tape.new(shape, row.dtype or m.dtype, None, row.name))
+            continue
+        adapted = has_adapter(m, row) and not frozen
+        name = f"{module}.base_layer.{leaf}" if adapted else row.name
+        trained = row.module == "adapter" or (row.module != "unused" and not m.lora and not is_held(m, row.name))
+        add(tape, layer, name, shape, row.dtype or m.dtype, trained and not frozen, fold, kind_of(row))
+        if adapted and leaf == "weight":
+            outputs, inputs = (shape[1], shape[0]) if row.module == "conv1d" else (shape[0], shape[1])
+            waiting = module, [(f"{module}.lora_A.default.weight", (("r",), inputs)),
+                               (f"{module}.lora_B.default.weight", (outputs, ("r",)))]
+    make_adapters(tape, waiting[1], layer, fold)
+
+
+def make_adapters(tape: Tape, adapters: list[tuple[str, Dims]], layer: str, fold: str) -> None:
+    for name, shape in adapters:
+        add(tape, layer, name, shape, "fp32", True, fold, "adapter")
+
+
+def add(tape: Tape, layer: str, name: str, shape: Dims, dtype: str, trained: bool, fold: str, module: str) -> None:
+    p = tape.parts.parameter(shape, dtype, name, trained and dtype in FLOATS, fold)
+    p.module = module
+    tape.parameters[layer + name] = p
+
+
+def kind_of(row: Row) -> str:
+    """What a parameter belongs to; the output head is told from other linear layers."""
+    return "head" if row.name.rpartition(".")[0].endswith(HEADS) else row.module
+
+
+def is_held(m: Structure, name: str) -> bool:
+    """Whether --freeze names this parameter."""
+    return any(matches(name, pattern) for pattern in m.frozen)
+
+
+def matches(name: str, pattern: str) -> bool:
+    return fnmatch(name, f"*{pattern}*")
+
+
+def has_adapter(m: Structure, row: Row) -> bool:
+    """Whether a row's module gets an adapter: linear layers that are targets and not frozen by name."""
+    module = row.name.rpartition(".")[0]
+    return (row.module in LINEAR and any(is_target(module, pattern) for pattern in m.lora)
+            and not is_held(m, row.name))
+
+
+def is_target(module: str, pattern: str) -> bool:
+    """Whether a module gets an adapter: `all-linear` means all but the output embeddings, as peft has it.
+
+    A classifier is none of those (peft/tuners/tuners_utils.py, _maybe_include_all_linear_layers).
+    """
+    if pattern == "all-linear":
+        return not module.endswith(HEADS[:-1])
+    return module == pattern or module.endswith(f".{pattern}")
+
+
+def check(m: Structure, code: ModuleType) -> None:
+    """Refuse targets and patterns that meet nothing. Errors: Impossible."""
+    if not m.lora and not m.frozen:
+        return
+    from peakmem.estimate.param_adapters import OLD_NAMES, adapts
+
+    rows = list(all_rows(m, code))
+    linear = [row.name.rpartition(".")[0] for row in rows if row.module in LINEAR]
+    stacked = [name for name in OLD_NAMES if any(row.module == "adapter" for row in rows) and adapts(m, name)]
+    for pattern in m.lora:
+        if any(is_target(module, pattern) for module in linear):
+            continue
+        if any(pattern in OLD_NAMES[name] for name in stacked):
+            continue
+        known = ", ".join(dict.fromkeys(module.rpartition(".")[2] for module in linear))
+        raise Impossible(f"--lora-targets {printable(pattern)}: {m.architecture} has no such linear module; "
+                         f"it has {known}")
+    for pattern in m.frozen:
+        if not any(matches(row.name, pattern) for row in rows if row.module != "buffer"):
+            names = ", ".join(dict.fromkeys(row.name.rpartition(".")[0] or row.name for row in rows
+                                            if row.module != "buffer"))
+            raise Impossible(f"--freeze {printable(pattern)} meets no parameter; modules are {names}")
+
+
+def all_rows(m: Structure, code: ModuleType) -> Iterator[Row]:
+    """Every kind of row once, those of layers under `layers.*`."""
+    for row in code.define(m):
+        if not isinstance(row, Layers):
+            yield row
+            continue
+        for kind in sorted(m.kinds()):
+            for inner in row.block(kind):
+                yield inner._replace(name=f"{row.name}.*.{inner.name}")
+
+
+DEFAULT_TARGETS = {
+    **dict.fromkeys(("llama", "mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "opt"),
+                    ("q_proj", "v_proj")),
+    "gpt2": ("c_attn",),
+    "gpt_neox": ("query_key_value",),
+    "bert": ("query", "value"),
+}
+"""What `default` means: peft 0.21.2, utils/constants.py, TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING."""
+
+
+def targets_of(architecture: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    """LoRA's targets with `default` replaced by what peft takes. Errors: Impossible where peft has no default."""
+    if "default" not in words:
+        return words
+    if architecture not in DEFAULT_TARGETS:
+        raise Impossible(f"--lora-targets default: peft has no default for {architecture}; "
+                         "name modules, or all-linear")
+    return tuple(dict.fromkeys(part for word in words
+                               for part in (DEFAULT_TARGETS[architecture] if word == "default" else (word,))))
