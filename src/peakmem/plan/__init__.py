@@ -1,1 +1,1 @@
-"""Questions that take more than one estimate: does it fit, what would make it fit, how large may the batch be."""
+"""Questions over many estimates: what fits, what helps, how it grows."""
