@@ -70,12 +70,12 @@ def summed(ledger: Ledger) -> Mapping[tuple[str, str], int]:
     return result
 
 
-def compare(left: Ledger, right: Ledger, names: tuple[str, str] = ("A", "B"), width: int = 80) -> str:
+def compare(left: Ledger, right: Ledger, names: tuple[str, str] = ("", ""), width: int = 80) -> str:
     """The comparison as plain text."""
     return plain(page(left, right, names, width))
 
 
-def page(left: Ledger, right: Ledger, names: tuple[str, str] = ("A", "B"), width: int = 80) -> list[Line]:
+def page(left: Ledger, right: Ledger, names: tuple[str, str] = ("", ""), width: int = 80) -> list[Line]:
     """The answer first, then phases, kinds, lines, and the settings that differ."""
     found = compared(left, right)
     a, b = left.peak.bytes, right.peak.bytes
@@ -88,7 +88,7 @@ def page(left: Ledger, right: Ledger, names: tuple[str, str] = ("A", "B"), width
         text = f": the peak of B is {gib(abs(b - a))} {more}: {gib(a)} → {gib(b)}"
         lines = [[("they differ", "bad"), (text, "")]]
     for letter, name, ledger in (("A", names[0], left), ("B", names[1], right)):
-        text = f"{clean(name, 200)} ({clean(ledger.origin, 20)}): {about(ledger)}"
+        text = ", ".join(filter(None, (clean(name, 200), clean(ledger.origin, 20)))) + f": {about(ledger)}"
         lines += wrapped(text, width, f"{letter}  ", "   ", "dim")
     lines += other_settings(left, right, width)
     lines += table("Phases", found.phases, width)

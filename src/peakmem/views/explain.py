@@ -87,7 +87,7 @@ def overview(ledger: Ledger, width: int) -> list[Line]:
                           (moment_words(peak.moment), "")]]
     lines += wrapped(about(ledger), width, style="dim")
     lines += heading("Tensors at each phase")
-    lines += [[(f"  {clean(name, 30).replace('_', ' '):<16}{gib(size):>12}{size:>22,} bytes", "")]
+    lines += [[(f"  {clean(name, 30).replace('_', ' '):<16}{gib(size):>12}{size:>20,} bytes", "")]
               for name, size in ledger.phases.items()]
     lines += heading("Each kind at its largest")
     for kind in KINDS:

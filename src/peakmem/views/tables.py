@@ -78,7 +78,7 @@ def changes(tried: Iterable[Change], together: Change | None, width: int) -> lis
     rows = sorted(tried, key=lambda change: (bool(change.refused), change.after))
     if not rows:
         return []
-    lines = heading(f"What would lower it: from {gib(rows[0].before)}, each lever tried on this run")
+    lines = heading(f"What would lower it: from {gib(rows[0].before)}, each tried on this run")
     worth = [change for change in rows if not change.refused]
     wide = min(max((len(change.flags) for change in worth), default=0), 30)
     for change in worth:
