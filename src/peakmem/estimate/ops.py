@@ -198,19 +198,20 @@ def softmax(x: Tensor, dtype: str = "") -> Tensor:
 
 
 def autocast(x: Tensor) -> Tensor:
-    """What autocast does to an argument of a matmul: a 16-bit copy, cached for trained fp32 weights.
+    """What autocast does to an argument of a matmul: a 16-bit copy, cached for fp32 leaves that want a gradient.
 
     Source: aten/src/ATen/autocast_mode.cpp, cached_cast.
     """
     tape = current()
     if not tape.autocast or x.dtype == tape.autocast or x.dtype not in ("fp32", "bf16", "fp16"):
         return x
-    if not (isinstance(x, Parameter) and x.trained and x.dtype == "fp32"):
+    leaf = isinstance(x, Parameter) or (x.node is not None and x.node.op == "leaf")
+    if not (leaf and x.needs_grad and x.dtype == "fp32"):
         return cast(x, tape.autocast, f"{last(x.name)} in {tape.autocast}")
     found = tape.casts.get(id(x))
     if found is None:
-        copy = cast(x, tape.autocast, "weight")
-        if copy.storage:
+        copy = cast(x, tape.autocast, f"{last(x.name)} in {tape.autocast}")
+        if copy.storage and isinstance(x, Parameter):
             copy.storage.record.name = f"{x.full_name} in {tape.autocast}"
             copy.storage.record.kind = "weights"
         found = tape.casts[id(x)] = (x, copy)
