@@ -35,8 +35,8 @@ def attend(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, s
         return merged(masked(m, kernel, q, k, v, mask, drop)), None
     if kernel == "math":
         return merged(math(q, k, v, mask, grouped, drop, causal)), None
-    if kernel == "efficient":
-        return merged(efficient(q, k, v, mask)), None
+    if kernel in ("efficient", "cudnn"):
+        return merged((efficient if kernel == "efficient" else cudnn)(q, k, v)), None
     return merged(padded_flash(q, k, v) if m.has("odd_heads") else flash(q, k, v)), None
 
 
@@ -60,6 +60,23 @@ def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     lse = n.makes(q.dims[:3], "fp32", None, "logsumexp")
     seed = n.makes(dims("2"), "uint64", None, "random seed")
     offset = n.makes((), "uint64", None, "random offset")
+    return finish(n, q, k, v, out, lse, seed, offset)
+
+
+def cudnn(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    """aten::_scaled_dot_product_cudnn_attention: as flash, other random state; it takes a mask.
+
+    Source: aten/src/ATen/native/cudnn/MHA.cpp.
+    """
+    q, k, v = autocast(q), autocast(k), autocast(v)
+    n = Node("cudnn", q, k, v)
+    save_inputs(n, q, k, v)
+    if mask is not None:
+        n.saves(mask, f"the backward of {n.scope} adds it to the scores again")
+    out = n.makes(q.dims[:3] + v.dims[3:], q.dtype, dense_order(q.dims, q.memory), "attention output")
+    lse = n.makes((*q.dims[:3], ()), "fp32", None, "logsumexp")
+    seed = n.makes((), "int64", None, "random seed")
+    offset = n.makes((), "int64", None, "random offset")
     return finish(n, q, k, v, out, lse, seed, offset)
 
 
@@ -111,6 +128,8 @@ def masked(m: Structure, kernel: str, q: Tensor, k: Tensor, v: Tensor, mask: Ten
     numbers = where(mask, "b 1 s s'", q.dtype, "mask as numbers")
     if kernel == "math":
         return math(q, k, v, numbers, False, drop)
+    if kernel == "cudnn":
+        return cudnn(q, k, v, numbers)
     if m.has("odd_sequence"):
         numbers = made("b 1 s s^8", numbers.dtype, "mask as numbers, padded").seen_as(numbers.dims)
     return efficient(q, k, v, numbers)

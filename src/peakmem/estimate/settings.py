@@ -6,6 +6,7 @@ from typing import Any
 
 from peakmem.errors import UnknownName
 from peakmem.estimate.dividing import applied, different_batches, fused_update
+from peakmem.estimate.kernel_choice import kernel_of
 from peakmem.estimate.parameters import targets_of
 from peakmem.estimate.structure import Structure, runs_of, segmented, segments_of, unfolded
 from peakmem.model import Model
@@ -47,7 +48,8 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         switches.add("wide_heads")
     if model.head_size % 8:
         switches.add("odd_heads")
-    if narrow_window(model, setup):
+    narrow = narrow_window(model, setup)
+    if narrow:
         switches.add("narrow_window")
     if setup.sequence % 8:
         switches.add("odd_sequence")
@@ -66,7 +68,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         activation=model.activation,
         dtype=recipe.weights,
         autocast=recipe.autocast or "",
-        kernels=tuple((kind, kernel_of(model, setup, kind)) for kind in sorted({"full", "sliding", *kinds})),
+        kernels=(("full", kernel_of(model, setup, False)), ("sliding", kernel_of(model, setup, narrow))),
         dropouts=dropouts_of(model, setup),
         checkpoint=setup.checkpoint if setup.run == "training" else "none",
         checkpoint_save=kept_operations(setup),
@@ -181,19 +183,3 @@ def dropouts_of(model: Model, setup: Setup) -> frozenset[str]:
     if setup.run == "inference":
         return frozenset()
     return frozenset(kind for kind, p in given.items() if (p if setup.dropout < 0 else setup.dropout) > 0)
-
-
-def kernel_of(model: Model, setup: Setup, kind: str) -> str:
-    """The attention kernel of one kind of layer. The paper's block has its scores unless a fused kernel is asked for."""
-    if setup.implementation == "paper":
-        return "eager" if setup.attention in ("auto", "math") else setup.attention
-    if setup.attention in ("eager", "math"):
-        return setup.attention
-    recipe = PRECISIONS[setup.precision]
-    dtype = recipe.autocast or recipe.weights
-    masked = kind == "sliding" and narrow_window(model, setup)
-    if dtype in ("bf16", "fp16") and not masked and model.head_size <= 256:
-        return "flash"
-    grouped = model.kv_heads < model.heads and not masked and model.head_size <= 256
-    aligned = model.head_size % (8 if dtype in ("bf16", "fp16") else 4) == 0
-    return "efficient" if aligned and not grouped else "math"

@@ -1,0 +1,61 @@
+"""Which attention kernel runs in each kind of layer: what PyTorch would pick, or what is asked for."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from peakmem.errors import Impossible
+from peakmem.model import Model
+from peakmem.setup import Setup
+from peakmem.tables.kernels import GPU, Attention, choose
+from peakmem.tables.precisions import PRECISIONS
+
+TORCH = (2, 13)
+CUDNN = 92000  # of torch 2.13's default wheels: newer than 9.15, so preferred where the GPU is Hopper or Blackwell
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+@lru_cache(maxsize=256)
+def device_of(name: str) -> GPU:
+    """The device behind a name in --gpu; without one, or for one without a capability, an sm80 profile."""
+    if name:
+        from peakmem.tables.gpus import find_gpu
+
+        major, dot, minor = find_gpu(name).capability.partition(".")
+        if dot and major.isdigit() and minor.isdigit():
+            return GPU(name, (int(major), int(minor)), CUDNN)
+    return GPU()
+
+
+def kernel_of(model: Model, setup: Setup, masked: bool) -> str:
+    """The kernel of a layer whose attention has a mask or none. The paper's block has its scores unless asked otherwise.
+
+    transformers repeats key/value heads itself where there is a mask or a head is wider than 256, and asks for
+    grouped heads else (integrations/sdpa_attention.py). Errors: Impossible: the kernel that is asked for refuses.
+    """
+    if setup.implementation == "paper":
+        return "eager" if setup.attention in ("auto", "math") else setup.attention
+    if setup.attention in ("eager", "math"):
+        return setup.attention
+    recipe = PRECISIONS[setup.precision]
+    grouped = model.kv_heads < model.heads and not masked and model.head_size <= 256
+    dtype = DTYPES[recipe.autocast or recipe.weights]
+    dropout = model.attention_dropout if setup.dropout < 0 else setup.dropout
+    call = Attention(
+        dtype=dtype, head=model.head_size, value_head=model.head_size, queries=1, keys=1, masked=masked, heads=model.heads,
+        key_heads=model.kv_heads if grouped else model.heads, grouped=grouped, causal=not masked,
+        dropout=dropout, training=setup.run == "training",
+    )
+    wanted = setup.attention
+    if wanted == "flash" and masked:
+        wanted = "auto"  # a window is given as a mask, which flash does not take: PyTorch picks another for those
+    try:
+        return chosen(call, device_of(setup.gpu), "" if wanted == "auto" else wanted)
+    except ValueError as reason:
+        raise Impossible(f"--attention {setup.attention}: {reason}; give auto, or another of flash, efficient, "
+                         "cudnn, math, eager") from None
+
+
+@lru_cache(maxsize=1024)
+def chosen(call: Attention, gpu: GPU, only: str) -> str:
+    return choose(call, gpu, TORCH, only)
