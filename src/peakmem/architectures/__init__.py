@@ -24,6 +24,7 @@ CODE = {
     ("vit", "transformers"): "vit",
     ("mixtral", "transformers"): "mixtral",
     ("qwen3_moe", "transformers"): "qwen3_moe",
+    ("three_layers", "transformers"): "three_layers",
 }
 
 

@@ -37,6 +37,7 @@ def estimate(model: str | Path | Model, setup: Setup | None = None, **settings: 
         phases=phases_of(levels),
         parameters=parameters_of(structure, numbers),
         walk=lambda: walked(structure, numbers, found),
+        unroll=lambda: over_time(structure, numbers, found),
     )
 
 
@@ -60,6 +61,13 @@ def walked(structure: Structure, numbers: dict[str, Any], model: Model) -> Detai
 
     source = code_of(structure.architecture, structure.implementation).MIRRORS
     return detail_of(interpret(structure), numbers, model.layers, source)
+
+
+def over_time(structure: Structure, numbers: dict[str, Any], model: Model) -> tuple[tuple[str, dict[str, int]], ...]:
+    """Live bytes by kind after every event."""
+    from peakmem.estimate.unrolled import timeline_of
+
+    return timeline_of(interpret(structure), numbers, model.layers)
 
 
 def phases_of(levels: dict[str, Level]) -> dict[str, int]:
