@@ -1,0 +1,71 @@
+"""The tape as the list of requests that PyTorch's allocator would see: every layer by itself, in order.
+
+Two steps are run: the first makes the optimizer states, the second is the steady state. What backward frees of
+equal layers it frees in reverse order, so tensors of one name are a stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from peakmem.estimate.replay import size, value
+from peakmem.estimate.tape import Tape
+from peakmem.estimate.walk import Region, regions_of
+
+Request = tuple[int, int]  # an id, and bytes: above 0 allocate, 0 free
+MOST_REQUESTS = 3_000_000
+
+
+class Requests:
+    """Requests of several tapes in a row; residents of the first stay for the others."""
+
+    def __init__(self, numbers: Mapping[str, Any]) -> None:
+        self.numbers = numbers
+        self.list: list[Request] = []
+        self.alive: dict[tuple[Any, ...], list[int]] = {}
+        self.next = 0
+
+    def take(self, tape: Tape, phases: slice) -> None:
+        """Append the events of some phases of a tape."""
+        sizes: dict[Any, int] = {}
+        for record in tape.records:
+            if record.key not in sizes:
+                sizes[record.key] = int(size(record.key, self.numbers))
+        for _, regions in regions_of(tape)[phases]:
+            for region in regions:
+                for events in self.turns(region):
+                    self.run(tape, events, sizes)
+
+    def turns(self, region: Region) -> Iterator[list[int]]:
+        events = [event for piece in region.pieces for event in piece.events]
+        for _ in range(int(value(region.count, self.numbers)) if region.count else 1):
+            yield events
+
+    def run(self, tape: Tape, events: list[int], sizes: Mapping[Any, int]) -> None:
+        records, alive, requests = tape.records, self.alive, self.list
+        for event in events:
+            record = records[event if event >= 0 else ~event]
+            wanted = sizes[record.key]
+            if not wanted:
+                continue
+            if event >= 0:
+                alive.setdefault((record.name, record.key), []).append(self.next)
+                requests.append((self.next, wanted))
+                self.next += 1
+                continue
+            found = alive.get((record.name, record.key)) or self.equal(record.key)
+            requests.append((found.pop(), 0))
+
+    def equal(self, key: Any) -> list[int]:
+        """A living tensor of the same size: inside a fold one layer's tensor may stand for its neighbour's."""
+        return next(ids for (_, other), ids in self.alive.items() if other == key and ids)
+
+
+def requests_of(first: Tape, steady: Tape, numbers: Mapping[str, Any]) -> tuple[list[Request], int]:
+    """Construction, a first step and a steady one; also where in the list the second begins."""
+    requests = Requests(numbers)
+    requests.take(first, slice(None))
+    begins = len(requests.list)
+    requests.take(steady, slice(1, None))
+    return requests.list, begins
