@@ -1,0 +1,194 @@
+"""One function from JSON to JSON: what the page, the server and the browser's own Python ask.
+
+docs/page-api.md describes requests and answers. The same request gives the same bytes wherever it is asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peakmem.errors import Impossible, PeakmemError, UnknownName, printable
+from peakmem.ledger import KINDS, Ledger
+from peakmem.model import Model
+from peakmem.web.request import model_of, only, parsed, settings_of, whole
+
+RUN = ("ask", "model", "config", "sizes", "settings")
+MOST_LINES = 5000
+DEEPEST = 10**6  # layers: more of them are refused here, where one answer must not keep the others waiting
+
+
+def estimate_json(text: str) -> str:
+    """Answer one request. A mistake in it is {"error": one line}; nothing is raised, whatever comes in."""
+    try:
+        found: Any = answer(parsed(text))
+    except PeakmemError as error:
+        found = {"error": one_line(str(error))}
+    except (RecursionError, MemoryError, OverflowError, ArithmeticError) as error:
+        found = {"error": f"this is beyond what can be counted ({type(error).__name__}); give smaller sizes"}
+    except Exception as error:  # a bug of ours must not take the page or the server with it
+        found = {"error": f"peakmem failed at this ({type(error).__name__}); please report the request"}
+    return json.dumps(found, allow_nan=False, separators=(",", ":"))
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())[:2000]
+
+
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The same between plain containers. Errors: PeakmemError."""
+    ask = request.get("ask", "estimate")
+    if not isinstance(ask, str) or ask not in ASKS:
+        raise UnknownName("ask", ask, ASKS)
+    return ASKS[ask](request)
+
+
+def estimated(model: Model, settings: Mapping[str, Any]) -> Ledger:
+    from peakmem.estimate import estimate
+
+    if model.layers > DEEPEST:
+        raise Impossible(f"{model.layers:,} layers: here at most {DEEPEST:,}")
+    return estimate(model, **settings)
+
+
+def estimate(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A ledger with its largest lines, the room on the GPU, and what another implementation would hold."""
+    only(request, *RUN, "lines", "timeline")
+    model, settings = model_of(request), settings_of(request)
+    return told(model, settings, whole(request, "lines", 12, MOST_LINES), request.get("timeline") is True)
+
+
+def told(model: Model, settings: Mapping[str, Any], lines: int, timeline: bool = False) -> dict[str, Any]:
+    ledger = estimated(model, settings)
+    found = ledger.as_json()
+    ordered = sorted(ledger.lines, key=lambda line: (-line.bytes_at_peak, -line.bytes * line.count, line.name))
+    rest = ordered[lines:]
+    found["lines"] = [vars(line).copy() for line in ordered[:lines]]
+    result = {"ledger": found, "more": {"lines": len(rest), "bytes": sum(line.bytes_at_peak for line in rest)},
+              "room": room_of(ledger, settings), "beside": beside(model, settings)}
+    if timeline:
+        result["timeline"] = changes_of(ledger)
+    return result
+
+
+def room_of(ledger: Ledger, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Whether it fits on the GPU that was named, and what stands beside the tensors there."""
+    if not settings.get("gpu"):
+        return None
+    from peakmem.plan.headroom import headroom
+    from peakmem.tables.device import HANDLES, cublas_workspace
+    from peakmem.tables.gpus import find_gpu
+
+    gpu = find_gpu(settings["gpu"])
+    room = headroom(ledger, gpu)
+    return {"gpu": room.gpu, "fits": room.fits, "close": room.close, "spare": room.spare, "need": room.need,
+            "used": room.used, "total": room.total, "context": list(room.context), "capacity": room.capacity,
+            "sold": room.sold, "workspaces": HANDLES * cublas_workspace(gpu.capability)[0], "note": room.note}
+
+
+def beside(model: Model, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the other implementations of this model would hold: the paper's block beside the real one."""
+    from peakmem.architectures import CODE
+
+    chosen, found = settings.get("implementation", "transformers"), []
+    for architecture, name in CODE:
+        if architecture == model.architecture and name != chosen and settings.get("run") != "inference":
+            try:
+                other = estimated(model, {**settings, "implementation": name})
+            except PeakmemError:
+                continue
+            kept = other.kinds.get("activations")
+            found.append({"implementation": name, "peak": other.peak.bytes, "moment": other.peak.moment,
+                          "activations": kept.largest if kept else 0})
+    return found
+
+
+def changes_of(ledger: Ledger) -> dict[str, Any]:
+    """The timeline in columns: where each moment begins, and every change of each kind as (event, bytes)."""
+    moments: list[tuple[int, str]] = []
+    kinds: dict[str, list[tuple[int, int]]] = {}
+    last: dict[str, int] = {}
+    for i, (moment, by_kind) in enumerate(ledger.timeline):
+        if not moments or moments[-1][1] != moment:
+            moments.append((i, moment))
+        for kind in KINDS:
+            amount = by_kind.get(kind, 0)
+            if amount != last.get(kind, 0):
+                kinds.setdefault(kind, []).append((i, amount))
+                last[kind] = amount
+    return {"events": len(ledger.timeline), "moments": moments, "kinds": kinds}
+
+
+def fit(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The largest batch that fits on `settings.gpu`."""
+    from peakmem.plan.fit import as_json, fit as search
+
+    only(request, *RUN)
+    settings = settings_of(request, ("batch",))
+    model, gpu = model_of(request), settings.pop("gpu", "")
+    if not gpu:
+        raise Impossible("which GPU? give settings.gpu, for instance H100 or 24GiB")
+    estimated(model, settings)
+    found = as_json(search(model, gpu, **settings))
+    return {key: value for key, value in found.items() if key not in ("run", "notes")}
+
+
+def levers(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Every lever tried on this run: bytes before and after, and the fewest that make it fit together."""
+    from peakmem.plan.headroom import best_total, headroom
+    from peakmem.plan.levers import LEVERS, try_levers
+
+    only(request, *RUN)
+    model, settings = model_of(request), settings_of(request)
+
+    def measure(changed: Mapping[str, Any]) -> tuple[int, bool]:
+        ledger = estimated(model, changed)
+        gpu = settings.get("gpu")
+        return best_total(ledger)[0], headroom(ledger, gpu).fits if gpu else True
+
+    tried, together = try_levers(settings, measure)
+    made = []
+    for change in (*tried, *([together] if together else [])):
+        words = change.flags.replace("--", "").split()
+        pairs = {name.replace("-", "_"): value for name, value in zip(words[::2], words[1::2], strict=True)}
+        made.append({**vars(change), "settings": pairs})
+    return {"before": measure(settings)[0], "tried": made,
+            "levers": [{"name": row.name, "shrinks": row.shrinks, "costs": row.costs, "source": row.source,
+                        "flag": row.flag} for row in LEVERS]}
+
+
+def compare(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Two runs, `a` and `b`: phases, kinds at the peak and lines side by side."""
+    from peakmem.views.compare import compared
+
+    only(request, "ask", "a", "b")
+    sides = []
+    for side in ("a", "b"):
+        inner = request.get(side)
+        if not isinstance(inner, dict):
+            raise Impossible(f"{side} {printable(inner, 40)}: give an object with model and settings")
+        only(inner, *RUN[1:])
+        sides.append(estimated(model_of(inner), settings_of(inner)))
+    found = compared(*sides)
+    return {"equal": found.equal} | {
+        part: [{"name": p.name, "kind": p.kind, "a": p.left, "b": p.right, "difference": p.difference}
+               for p in getattr(found, part)] for part in ("phases", "kinds", "lines")}
+
+
+def figure(name: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """A figure of the page: its answer does not depend on the reader."""
+    def made(request: Mapping[str, Any]) -> dict[str, Any]:
+        from peakmem.web import figures
+
+        only(request, "ask")
+        found: dict[str, Any] = getattr(figures, name)()
+        return found
+
+    return made
+
+
+ASKS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "estimate": estimate, "fit": fit, "levers": levers, "compare": compare, "tables": figure("tables"),
+    "three-layers": figure("three_layers"), "cells": figure("cells"), "growth": figure("growth"),
+}
