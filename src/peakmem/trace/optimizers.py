@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import torch
@@ -69,9 +69,16 @@ class Together:
             each.zero_grad(set_to_none=set_to_none)
 
 
-def _muon(trained: list[Tensor], **options: bool) -> Together:
-    matrices = [p for p in trained if p.dim() == 2]
-    rest = [p for p in trained if p.dim() != 2]
+def outer(model: torch.nn.Module) -> set[int]:
+    """The ids of embeddings and of the head's weight, which Muon's authors leave to AdamW."""
+    head = getattr(model, "get_output_embeddings", lambda: None)() or getattr(model, "classifier", None)
+    ends = [m for m in model.modules() if isinstance(m, torch.nn.Embedding) or m is head]
+    return {id(p) for m in ends for p in m.parameters(recurse=False)}
+
+
+def _muon(trained: list[Tensor], ends: Container[int] = (), **options: bool) -> Together:
+    matrices = [p for p in trained if p.dim() == 2 and id(p) not in ends]
+    rest = [p for p in trained if p.dim() != 2 or id(p) in ends]
     muon = torch.optim.Muon(matrices)
     return Together(muon, torch.optim.AdamW(rest, **options)) if rest else Together(muon)
 
@@ -108,4 +115,7 @@ def make(model: torch.nn.Module, name: str = "AdamW", implementation: str = "for
         known = f"{', '.join(OPTIMIZERS)}; implementations {', '.join(_IMPLEMENTATIONS)}"
         raise ValueError(f"no optimizer {name!r} ({implementation}); there are {known}")
     trained = [p for p in model.parameters() if p.requires_grad]
-    return OPTIMIZERS[name](trained, **_IMPLEMENTATIONS[implementation])
+    options: dict[str, Any] = dict(_IMPLEMENTATIONS[implementation])
+    if name == "Muon":
+        options["ends"] = outer(model)
+    return OPTIMIZERS[name](trained, **options)

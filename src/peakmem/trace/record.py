@@ -63,6 +63,7 @@ def step_of(setting: Mapping[str, Any]) -> step.Step:
         loss=LOSSES[setting.get("loss", "model")],
         clip=setting.get("clip"),
         set_to_none=setting.get("set_to_none", True),
+        keep_output=setting.get("keep_output", False),
         steps=1 if setting.get("step") == "first" else 2,
     )
 
@@ -73,7 +74,7 @@ def trace(setting: Mapping[str, Any], gpu: GPU | None = None, events: bool = Fal
     `setting`: a dictionary with ``config``, ``task``, ``dtype``, ``autocast``, ``attention``, ``checkpointing``,
     ``lora``, ``optimizer_impl``, ``accumulation``, ``batch`` and ``seq``; optionally ``optimizer`` (a name of
     `optimizers.OPTIMIZERS`), ``loss`` ("sum": the logits' sum, no labels), ``set_to_none``, ``clip``, ``step``
-    ("first") and ``selective`` (names of operations whose outputs checkpointing keeps). All numbers are bytes.
+    ("first"), ``keep_output`` (alive through the backward) and ``selective`` (names of operations whose outputs checkpointing keeps). All numbers are bytes.
     """
     fake = fake_gpu.set_up()
     model = model_of(setting)

@@ -40,8 +40,9 @@ def run(
     batch: Mapping[str, torch.Tensor],
     optimizer: torch.optim.Optimizer,
     step: Step,
+    after: Callable[[], None] = lambda: None,
 ) -> None:
-    """Track what exists, then run the steps under the tracer. Call it under ``FakeTensorMode`` and `gpu_answers`."""
+    """Track what exists, then run the steps under the tracer, calling `after` after each. Call it under ``FakeTensorMode`` and `gpu_answers`."""
     names = {id(p): name.rpartition(".")[0] for name, p in model.named_parameters()}
     tracer.enter("start")
     for parameter in model.parameters():
@@ -54,6 +55,7 @@ def run(
     with tracer:
         for _ in range(step.steps):
             _one(tracer, model, batch, optimizer, step)
+            after()
         tracer.close()
 
 
