@@ -75,7 +75,7 @@ def shapes(config: dict[str, Any]) -> list[tuple[str, tuple[int, ...]]]:
     found = []
     for key, p in interpret(structure).parameters.items():
         layer = key.partition(".")[0] if p.full_name != key else ""
-        sides = tuple(prod(value(letter.rstrip("'"), numbers) for letter in group) for group in p.dims)
+        sides = tuple(prod(value(letter, numbers) for letter in group) for group in p.dims)
         found.append((p.full_name.replace("*", layer), sides))
     return found
 

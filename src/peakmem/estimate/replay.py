@@ -41,7 +41,7 @@ class Level(NamedTuple):
 def compiled(tape: Tape) -> Program:
     """The tape's events, grouped by phase and repeated stretch, with places dropped."""
     index: dict[Key, int] = {}
-    place = [index.setdefault(record.key, len(index)) for record in tape.records]
+    place = [-1 if record.scratch else index.setdefault(record.key, len(index)) for record in tape.records]
     total = len(index)
     phases: list[tuple[str, list[Stretch]]] = []
     steps: list[int] = []
@@ -55,6 +55,8 @@ def compiled(tape: Tape) -> Program:
 
     for event in tape.events:
         if type(event) is int:
+            if place[event if event >= 0 else ~event] < 0:
+                continue  # kernel scratch stands outside the total of tensors
             steps.append(place[event] if event >= 0 else total + place[~event])
         elif type(event) is Phase:
             if phases:
@@ -112,6 +114,7 @@ def product(width: Any, letters: tuple[str, ...], numbers: Mapping[str, Any]) ->
 def special_size(key: Key, numbers: Mapping[str, Any]) -> Any:
     """Sums, and sizes where numbers choose; with arrays, element by element.
 
+    ("smaller", key, key)                       the smaller of two
     ("blocks", width, block, letters)           width for each block of elements, the last one perhaps not full
     ("smaller side squared", width, left, right)  a square as long as the smaller of two products
     ("from", least, divisor, choices, large, small)  `large` if one of the products in choices is at least `least` and
@@ -119,6 +122,9 @@ def special_size(key: Key, numbers: Mapping[str, Any]) -> Any:
     """
     if key[0] == "+":
         return sum(size(part, numbers) for part in key[1:])
+    if key[0] == "smaller":
+        left, right = size(key[1], numbers), size(key[2], numbers)
+        return left * (left <= right) + right * (left > right)
     if key[0] == "blocks":
         return key[1] * -(-product(1, key[3], numbers) // key[2])
     if key[0] == "smaller side squared":
@@ -149,6 +155,8 @@ def value(letter: str, numbers: Mapping[str, Any]) -> Any:
         return numbers[letter]
     if letter.isdigit():
         return int(letter)
+    if letter.endswith("'"):
+        return value(letter[:-1], numbers)
     operator, left, right = derived(letter)
     x, y = value(left, numbers), value(right, numbers)
     if operator == "+":
