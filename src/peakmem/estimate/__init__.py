@@ -84,6 +84,7 @@ def phases_of(levels: dict[str, Level]) -> dict[str, int]:
         "forward_peak": max(level.peak for level in forward),
         "after_backward": backward[-1].end,
         "backward_peak": max(level.peak for level in backward),
+        **({"clip_peak": levels["optimizer.clip"].peak} if "optimizer.clip" in levels else {}),
         "optimizer_peak": levels["optimizer"].peak,
         "step_end": levels["clear"].end,
     }
@@ -98,6 +99,7 @@ def parameters_of(structure: Structure, numbers: dict[str, Any]) -> Parameters:
         count = 1
         for group in p.dims:
             for letter in group:
+                letter = letter.rstrip("'")
                 count *= numbers[letter] if letter in numbers else value(letter, numbers)
         count *= value(p.fold, numbers) if p.fold else 1
         total += count

@@ -50,12 +50,13 @@ def chart_of(walk: Walk, layers: int) -> tuple[ChartRow, ...]:
     rows: list[ChartRow] = []
     for i, (name, regions) in enumerate(walk.phases):
         family = name.split(".")[0]
-        walk.begin_moment()
         shown = last[family] == i
         thirds = RECIPES.get(family, ())
+        if thirds or not i or names[i - 1].split(".")[0] != family:
+            walk.begin_moment()  # clipping and the optimizer are one moment
         if not thirds:
             go(walk, i, regions, layers, (), lambda _: None)
-            if family in SINGLE:
+            if family in SINGLE and shown:
                 rows.append(row(walk, SINGLE[family]))
             continue
         limits = [int(layers * third // 3) for _, third in thirds]
@@ -68,6 +69,8 @@ def chart_of(walk: Walk, layers: int) -> tuple[ChartRow, ...]:
             walk.begin_moment()
 
         go(walk, i, regions, layers, tuple(limits[:-1]), close, family == "backward")
+        for left in range(len(made), len(thirds) - 1):  # backward ends early where the first layers are frozen
+            close(left)
         made.append(row(walk, thirds[-1][0], held_after(walk, i) if family == "forward" else 0))
         rows += made if shown else []
     return tuple(rows)
@@ -194,7 +197,7 @@ def formula_at(walk: Walk, spot: Spot | None, kind: int | None = None) -> tuple[
     """The sum of what lives at an instant, in letters and in numbers, before rounding."""
     sums: dict[Key, Count] = {}
     for storage, count in counts_until(walk, spot).items():
-        if kind is None or walk.kinds[storage] == kind:
+        if (kind is None or walk.kinds[storage] == kind) and not walk.tape.records[storage].scratch:
             total = sums.setdefault(walk.tape.records[storage].key, {})
             for letter, times in count.items():
                 total[letter] = total.get(letter, 0) + times
@@ -237,11 +240,11 @@ def lines_of(walk: Walk, layers: int, source: str) -> tuple[Line, ...]:
     lines = []
     for (name, key, kind, scratch), members in groups.items():
         count = sum(made[i] for i in members)
-        if not count or not walk.sizes[members[0]]:
+        if not count or not walk.rounded[members[0]]:
             continue
         alive = sum(number_of(at_peak[i], numbers) for i in members if i in at_peak)
         lines.append(Line(
-            name=name, kind=KINDS[kind], bytes=walk.sizes[members[0]], count=count,
+            name=name, kind=KINDS[kind], bytes=walk.rounded[members[0]], count=count,
             formula=size_text(key), substituted=size_text(key, numbers),
             born=born[members[0]], freed=freed.get(members[-1], ""),
             why=why_of(tape, members, KINDS[kind], name, born[members[0]], freed.get(members[-1], "")),
@@ -262,6 +265,8 @@ def why_of(tape: Tape, members: list[int], kind: str, name: str, born: str, free
         return f"{name}: what the optimizer remembers from step to step"
     if name.startswith("input/"):
         return f"{name}: the batch, on the device all the time"
+    if tape.records[members[0]].scratch:
+        return f"{name}: inside the kernel, until it returns; no tensor owns it"
     if reasons:
         shared = f": one tensor, {len(reasons)} uses" if len(reasons) > 1 else ""
         return "; ".join(reasons) + shared

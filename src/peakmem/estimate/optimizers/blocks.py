@@ -7,7 +7,7 @@ elements, so the sizes hold both cases.
 
 from __future__ import annotations
 
-from peakmem.estimate.layout import BYTES, flat
+from peakmem.estimate.layout import BYTES, flat, size_key
 from peakmem.estimate.optimizers.rule import Rule
 from peakmem.estimate.optimizers.slots import SCALAR, Slot
 from peakmem.estimate.tape import Key, current
@@ -70,4 +70,4 @@ class FourBit(EightBit):
 
 def letters_of(slot: Slot) -> tuple[str, ...]:
     """The letters whose product is the number of elements."""
-    return tuple(sorted(letter.rstrip("'") for letter in flat(slot.dims)))
+    return size_key("uint8", flat(slot.dims))[1]

@@ -5,7 +5,7 @@ Sources: torch 2.13, optim/_adafactor.py and optim/_muon.py, line by line; names
 
 from __future__ import annotations
 
-from peakmem.estimate.layout import Dims, flat
+from peakmem.estimate.layout import Dims, size_key
 from peakmem.estimate.optimizers.adam import Adam
 from peakmem.estimate.optimizers.rule import Rule
 from peakmem.estimate.optimizers.slots import Slot, TensorList, by_dtype, each
@@ -152,5 +152,5 @@ def orthogonal(slot: Slot, grad: Tensor) -> Tensor:
 
 def square(slot: Slot, name: str) -> Tensor:
     """A matrix with the smaller side of the parameter on both sides; which one it is, numbers say."""
-    left, right = (flat((group,)) for group in slot.dims)
+    left, right = (size_key("bf16", group)[1] for group in slot.dims)
     return slot.make(name, slot.dims, "bf16", key=("smaller side squared", 2, left, right))
