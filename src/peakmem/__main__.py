@@ -1,8 +1,6 @@
 """`python -m peakmem`."""
 
-import sys
-
-from peakmem.cli import main
+from peakmem.cli import command
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

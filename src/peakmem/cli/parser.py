@@ -10,7 +10,6 @@ from peakmem.errors import Impossible, PeakmemError, UnknownName, nearest, print
 from peakmem.setup import FIELDS
 from peakmem.tables.resize import SIZES
 
-PLAIN = argparse.RawDescriptionHelpFormatter
 TRUTH = ("yes", "no", "true", "false", "on", "off", "1", "0")
 SWITCHES = frozenset({*(name for name, row in FIELDS.items() if row["type"] is bool), "tied"})
 COMMANDS: dict[str, str] = {
@@ -26,6 +25,13 @@ SIZE_HELP = {"tied": "the head is the embedding matrix", "kv_heads": "key/value 
              "window": "sliding window in tokens", "experts": "experts of a layer"}
 
 
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Help of 80 columns. argparse makes one for every flag that is added, and would ask the terminal each time."""
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        super().__init__(prog, **{"width": 79, "max_help_position": 30, **options})
+
+
 class Usage(PeakmemError):
     """A command line that cannot be understood."""
 
@@ -34,7 +40,7 @@ class Parser(argparse.ArgumentParser):
     """argparse whose errors are ours: raised, one line, with the nearest flag."""
 
     def __init__(self, **options: Any) -> None:
-        options.setdefault("formatter_class", PLAIN)
+        options.setdefault("formatter_class", Help)
         super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
