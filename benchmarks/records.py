@@ -150,7 +150,8 @@ def events_of(tape: Any, numbers: Mapping[str, Any]) -> dict[str, list[int]]:
             events = found.setdefault(event.name, [])
         elif isinstance(event, int):
             index = event if event >= 0 else ~event
-            bytes_ = int(size(tape.records[index].key, numbers))
+            record = tape.records[index]
+            bytes_ = 0 if record.scratch else int(size(record.key, numbers))
             if bytes_:
                 events.append(bytes_ if event >= 0 else -bytes_)
     return found

@@ -5,11 +5,12 @@ All work on (b, heads, s, d). Key positions carry the letter `s'`, so that score
 
 from __future__ import annotations
 
-from peakmem.estimate.autograd import Node
+from peakmem.estimate.node import Node
 from peakmem.estimate.layout import Dims, dense_order, dims
 from peakmem.estimate.masks import where
 from peakmem.estimate.ops import add, autocast, autocast_off, cast, dropout, last, scale, softmax, tanh
 from peakmem.estimate.positions import made
+from peakmem.estimate.scratch import cudnn_backward, efficient_backward, flash_backward
 from peakmem.estimate.shapes import contiguous, piece, rename, reshape, swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current
@@ -37,7 +38,8 @@ def attend(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, s
         return merged(math(q, k, v, mask, grouped, drop, causal)), None
     if kernel in ("efficient", "cudnn"):
         return merged((efficient if kernel == "efficient" else cudnn)(q, k, v)), None
-    return merged(padded_flash(q, k, v) if m.has("odd_heads") else flash(q, k, v)), None
+    run = padded_flash if m.has("odd_heads") else flash
+    return merged(run(q, k, v, grouped)), None
 
 
 def merged(x: Tensor) -> Tensor:
@@ -47,7 +49,7 @@ def merged(x: Tensor) -> Tensor:
     return view(x, (b, s, a + d))
 
 
-def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def flash(q: Tensor, k: Tensor, v: Tensor, grouped: bool = False) -> Tensor:
     """aten::_scaled_dot_product_flash_attention: no s·s tensor is ever made.
 
     The output takes the order of q in memory, each gradient that of its input.
@@ -55,6 +57,7 @@ def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """
     q, k, v = autocast(q), autocast(k), autocast(v)
     n = Node("flash", q, k, v)
+    flash_backward(n, q, k, grouped)
     save_inputs(n, q, k, v)
     out = n.makes(q.dims[:3] + v.dims[3:], q.dtype, dense_order(q.dims, q.memory), "attention output")
     lse = n.makes(q.dims[:3], "fp32", None, "logsumexp")
@@ -70,6 +73,7 @@ def cudnn(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor
     """
     q, k, v = autocast(q), autocast(k), autocast(v)
     n = Node("cudnn", q, k, v)
+    cudnn_backward(n, q)
     save_inputs(n, q, k, v)
     if mask is not None:
         n.saves(mask, f"the backward of {n.scope} adds it to the scores again")
@@ -80,14 +84,14 @@ def cudnn(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor
     return finish(n, q, k, v, out, lse, seed, offset)
 
 
-def padded_flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def padded_flash(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> Tensor:
     """Flash attention with a head size that is no multiple of 8: q, k, v get zeros at the end first.
 
     Source: aten/src/ATen/native/transformers/attention.cpp, pad_last_dim and post_process_flash_output.
     """
     q, k, v = autocast(q), autocast(k), autocast(v)
     size = q.dims[3][0]
-    out = flash(pad(q, f"{size}^8"), pad(k, f"{size}^8"), pad(v, f"{size}^8"))
+    out = flash(pad(q, f"{size}^8"), pad(k, f"{size}^8"), pad(v, f"{size}^8"), grouped)
     return piece(out, 3, size)
 
 
@@ -106,6 +110,7 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Te
     """
     q, k, v = autocast(q), autocast(k), autocast(v)
     n = Node("efficient", q, k, v)
+    efficient_backward(n, q)
     save_inputs(n, q, k, v)
     if mask is not None:
         n.saves(mask, f"the backward of {n.scope} adds it to the scores again")

@@ -58,6 +58,8 @@ def special_text(key: Key, numbers: Mapping[str, Any] | None) -> str:
     """Sums, blocks and choices (replay.py, special_size); with numbers a choice is made."""
     if key[0] == "+":
         return " + ".join(size_text(part, numbers) for part in key[1:])
+    if key[0] == "smaller":
+        return f"min({size_text(key[1], numbers)}, {size_text(key[2], numbers)})"
     if key[0] == "blocks":
         return f"{key[1]}·⌈{'·'.join(factors(key[3], numbers))}/{key[2]}⌉"
     if key[0] == "smaller side squared":

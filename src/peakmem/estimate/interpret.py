@@ -6,7 +6,8 @@ from functools import lru_cache
 from types import ModuleType
 
 from peakmem.estimate import optimizers
-from peakmem.estimate.autograd import Node, backward
+from peakmem.estimate.autograd import backward
+from peakmem.estimate.node import Node
 from peakmem.estimate.inference import generation
 from peakmem.estimate.layout import dims
 from peakmem.estimate.parameters import define

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from peakmem.estimate.autograd import Node
+from peakmem.estimate.node import Node
 from peakmem.estimate.experts import topk
 from peakmem.estimate.layout import dims
 from peakmem.estimate.ops import add, cast, mul, scale, softmax, total_over

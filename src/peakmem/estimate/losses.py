@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from peakmem.estimate.autograd import Node
+from peakmem.estimate.node import Node
 from peakmem.estimate.inference import last_position
 from peakmem.estimate.layout import dims
 from peakmem.estimate.ops import autocast_fp32, cast, scale, tanh

@@ -6,7 +6,7 @@ kernel behind it. Lines stand in the order in which things happen.
 
 from __future__ import annotations
 
-from peakmem.estimate.autograd import Node
+from peakmem.estimate.node import Node
 from peakmem.estimate.layout import Dims, dense_order
 from peakmem.estimate.tape import Parameter, Tensor, current
 

@@ -58,21 +58,50 @@ def packed_sequences() -> None:
 def rotary(m: Structure, dtype: str) -> tuple[Tensor, Tensor]:
     """The tables of a model with one kind of layer, and what its frequencies need first."""
     if m.has("longrope"):
-        choose_frequencies()
+        choose_frequencies(m)
     if m.has("dynamic_rope"):
         compare_length()
-    part = "u" if m.has("partial_rotary") else "d"
-    return rotary_table(dtype, f"{part}/2", part)
+    size = rotary_size(m)
+    return rotary_table(dtype, f"{size}/2", size)
 
 
-def choose_frequencies() -> None:
-    """longrope_frequency_update in modeling_rope_utils.py: the short or the long set is taken."""
+def rotary_size(m: Structure) -> str:
+    """How much of a head is turned, as a letter."""
+    return "u" if m.has("partial_rotary") else "d"
+
+
+def choose_frequencies(m: Structure) -> None:
+    """longrope_frequency_update in modeling_rope_utils.py: the short or the long set is taken.
+
+    The long one is computed in the first forward and stays with the module.
+    """
+    remembered = current().remembered
     largest = made("", "int64", "last position")
     length = made("", "int64", "length")
     del largest
+    if m.step == "first" and not remembered:
+        remembered.append(long_frequencies())
     longer = made("", "bool", "longer than in pretraining")
     chosen = made("u/2", "fp32", "chosen frequencies")
     del longer, chosen, length
+
+
+def long_frequencies() -> Tensor:
+    """1 / (factors · base ** (arange / size)): _compute_longrope_parameters."""
+    factors = made("u/2", "fp32", "long factors")
+    counted = made("u/2", "int64", "arange")
+    counted = made("u/2", "fp32", "arange in fp32")
+    shape = made("u/2", "fp32", "exponents")
+    del counted
+    power = made("u/2", "fp32", "powers")
+    product = made("u/2", "fp32", "powers, scaled")
+    del power
+    inverse = made("u/2", "fp32", "reciprocals")
+    result = made("u/2", "fp32", "long frequencies")
+    del factors, shape, product, inverse
+    if result.record:
+        result.record.kind = "weights"
+    return result
 
 
 def compare_length() -> None:
@@ -106,11 +135,12 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, half: str = "d/2") -> Tensor:
     return add(straight, mul(rotate_half(x, half), sin, "rotated·sin"), "rotated")
 
 
-def rotate_part(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, part: str) -> tuple[Tensor, Tensor]:
-    """apply_rotary_pos_emb that turns the first `part` of each head; cat puts the rest behind it, head-major.
+def rotate_part(m: Structure, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """apply_rotary_pos_emb that turns the first part of each head; cat puts the rest behind it, head-major.
 
     It slices and joins even where the part is the whole head and the rest is empty.
     """
+    part = rotary_size(m)
     q_part, q_rest = part_and_rest(q, part)
     k_part, k_rest = part_and_rest(k, part)
     q = cat([rotate(q_part, cos, sin, f"{part}/2"), q_rest], q.dims, "rotated and rest")

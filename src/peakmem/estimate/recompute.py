@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
-from peakmem.estimate.autograd import Node
+from peakmem.estimate.node import Node
 from peakmem.estimate.layout import Dims, Memory
 from peakmem.estimate.tape import Tape, Tensor, current
 

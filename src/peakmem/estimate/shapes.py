@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peakmem.estimate.autograd import Node
+from peakmem.estimate.node import Node
 from peakmem.estimate.layout import GAP, Dims, dims, is_contiguous, viewable
 from peakmem.estimate.ops import last
 from peakmem.estimate.tape import Tensor, current

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from peakmem.estimate.layout import Dims, Memory, flat, size_key
 
 if TYPE_CHECKING:
-    from peakmem.estimate.autograd import Node
+    from peakmem.estimate.node import Node
 
 Key = tuple[Any, ...]  # (bytes, letters) or ("+", key, key, …)
 
@@ -203,6 +203,7 @@ class Tape:
         self.trains_inputs = False  # embeddings are leaves that require a gradient
         self.autocast = ""
         self.router_logits: list[Tensor] | None = None  # collected while the decoder runs, where they are wanted
+        self.remembered: list[Tensor] = []  # what modules made in their first forward and keep
         self.casts: dict[int, tuple[Parameter, Tensor]] = {}
         self.pack: Callable[[Tensor], Any] | None = None
         self.keeper: Keeper | None = None  # decides which results checkpointing keeps

@@ -98,11 +98,13 @@ class Walk:
     def __init__(self, tape: Tape, numbers: Mapping[str, Any], kinds: list[int], rounding: int = 512) -> None:
         self.tape, self.numbers, self.kinds = tape, numbers, kinds
         cache: dict[Any, int] = {}
-        self.sizes = []
+        self.rounded: list[int] = []
         for record in tape.records:
             if record.key not in cache:
                 cache[record.key] = -(-int(size(record.key, numbers)) // rounding) * rounding
-            self.sizes.append(cache[record.key])
+            self.rounded.append(cache[record.key])
+        # Kernel scratch stands outside the total of tensors.
+        self.sizes = [0 if record.scratch else bytes_ for record, bytes_ in zip(tape.records, self.rounded, strict=True)]
         self.phases = regions_of(tape)
         self.live = 0
         self.by_kind = [0] * len(KINDS)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from peakmem.estimate.autograd import Node
+from peakmem.estimate.node import Node
 from peakmem.estimate.layout import Dims, flat, viewable
 from peakmem.estimate.ops import add, autocast, autocast_fp32, cast, mean_last, mul, rsqrt, scale, shift, square
+from peakmem.estimate.scratch import embedding_backward
 from peakmem.estimate.shapes import clone, shaped
 from peakmem.estimate.tape import Parameter, Tensor, current, scope
 
@@ -128,6 +129,7 @@ def embed(ids: Tensor, name: str, inputs: bool = True, scaled: bool = False) -> 
     with scope(name):
         w = weight("weight")
         n = Node("embedding", w)
+        embedding_backward(n, flat(ids.dims), flat(w.dims[1:]), flat(w.dims[:1]))
         n.saves(ids, f"which rows of {n.scope} the gradient goes to")
         out = n.makes(ids.dims + w.dims[1:], w.dtype)
         n.gradient(0)
