@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from peakmem.estimate.structure import Structure
+
 
 class Row(NamedTuple):
     """One parameter or buffer. shape: groups of letters, see estimate/layout.py; module: what it belongs to."""
@@ -53,6 +55,15 @@ def layer_norm(name: str, width: str = "h", bias: bool = True) -> Iterator[Row]:
     yield Row(f"{name}.weight", width, "norm")
     if bias:
         yield Row(f"{name}.bias", width, "norm")
+
+
+def rotary_buffers(m: Structure, name: str = "model.rotary_emb") -> Iterator[Row]:
+    """XxxRotaryEmbedding: frequencies, those it began with, and longrope's, which the first forward makes."""
+    size = "u/2" if m.has("partial_rotary") else "d/2"
+    yield from buffer(f"{name}.inv_freq", size, "fp32")
+    yield from buffer(f"{name}.original_inv_freq", size, "fp32")
+    if m.has("longrope") and m.step == "steady":
+        yield from buffer(f"{name}.long_inv_freq", size, "fp32")
 
 
 def buffer(name: str, shape: str, dtype: str = "") -> Iterator[Row]:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from peakmem.architectures import llama
-from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, rms_norm
+from peakmem.architectures.definition import (
+    Definition,
+    Layers,
+    Row,
+    buffer,
+    embedding,
+    linear,
+    rms_norm,
+    rotary_buffers,
+)
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.masks import layer_masks
 from peakmem.estimate.positions import positions, rotary
@@ -20,8 +29,7 @@ def define(m: Structure) -> Definition:
     yield from scaled_embedding()
     yield Layers("model.layers", lambda kind: llama.block_rows(m))
     yield from rms_norm("model.norm")
-    yield from buffer("model.rotary_emb.inv_freq", "d/2", "fp32")
-    yield from buffer("model.rotary_emb.original_inv_freq", "d/2", "fp32")
+    yield from rotary_buffers(m)
     if not m.has("tied"):
         yield from linear("lm_head", "V", "h")
 

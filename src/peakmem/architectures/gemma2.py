@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from peakmem.architectures import llama
-from peakmem.architectures.definition import Definition, Layers, Row, buffer, linear, rms_norm
+from peakmem.architectures.definition import Definition, Layers, Row, linear, rms_norm, rotary_buffers
 from peakmem.architectures.gemma import model, scaled_embedding
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.structure import Structure
@@ -19,8 +19,7 @@ def define(m: Structure) -> Definition:
     yield from scaled_embedding()
     yield Layers("model.layers", lambda kind: block_rows(m))
     yield from rms_norm("model.norm")
-    yield from buffer("model.rotary_emb.inv_freq", "d/2", "fp32")
-    yield from buffer("model.rotary_emb.original_inv_freq", "d/2", "fp32")
+    yield from rotary_buffers(m)
     if not m.has("tied"):
         yield from linear("lm_head", "V", "h")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, rms_norm
+from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
 from peakmem.estimate.attention import attend
 from peakmem.estimate.inference import cached
 from peakmem.estimate.losses import causal_lm
@@ -23,8 +23,7 @@ def define(m: Structure) -> Definition:
     yield from embedding("model.embed_tokens", "V", "h")
     yield Layers("model.layers", lambda kind: block_rows(m))
     yield from rms_norm("model.norm")
-    yield from buffer("model.rotary_emb.inv_freq", "d/2", "fp32")
-    yield from buffer("model.rotary_emb.original_inv_freq", "d/2", "fp32")
+    yield from rotary_buffers(m)
     if not m.has("tied"):
         yield from linear("lm_head", "V", "h")
 

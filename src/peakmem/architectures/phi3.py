@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peakmem.architectures import llama
-from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, rms_norm
+from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
 from peakmem.estimate.attention import attend
 from peakmem.estimate.inference import cached
 from peakmem.estimate.losses import causal_lm
@@ -23,10 +23,7 @@ def define(m: Structure) -> Definition:
     yield from embedding("model.embed_tokens", "V", "h")
     yield Layers("model.layers", lambda kind: block_rows())
     yield from rms_norm("model.norm")
-    yield from buffer("model.rotary_emb.inv_freq", "u/2", "fp32")
-    yield from buffer("model.rotary_emb.original_inv_freq", "u/2", "fp32")
-    if m.has("longrope"):
-        yield from buffer("model.rotary_emb.long_inv_freq", "u/2", "fp32")
+    yield from rotary_buffers(m)
     if not m.has("tied"):
         yield from linear("lm_head", "V", "h")
 
@@ -66,7 +63,7 @@ def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor,
         q = swap(view(q, "b s a d"), "b a s d")
         k = swap(view(k, "b s k d"), "b k s d")
         v = swap(view(v, "b s k d"), "b k s d")
-        q, k = rotate_part(q, k, cos, sin, "u" if m.has("partial_rotary") else "d")
+        q, k = rotate_part(m, q, k, cos, sin)
         k, v = cached(m, k, v)
         x, probabilities = attend(m, q, k, v, mask)
         x = project(x, "o_proj")

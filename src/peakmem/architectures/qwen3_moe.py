@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, rms_norm
+from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
 from peakmem.architectures.llama import mlp
 from peakmem.architectures.mixtral import expert_rows, model, moe, moe_lm, router_rows
 from peakmem.estimate.structure import Structure
@@ -20,8 +20,7 @@ def define(m: Structure) -> Definition:
     yield from embedding("model.embed_tokens", "V", "h")
     yield Layers("model.layers", lambda kind: block_rows(m, kind))
     yield from rms_norm("model.norm")
-    yield from buffer("model.rotary_emb.inv_freq", "d/2", "fp32")
-    yield from buffer("model.rotary_emb.original_inv_freq", "d/2", "fp32")
+    yield from rotary_buffers(m)
     if not m.has("tied"):
         yield from linear("lm_head", "V", "h")
 
