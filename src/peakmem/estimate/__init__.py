@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,25 +19,32 @@ from peakmem.version import __version__
 MIRRORS = {"torch": "2.13.0", "transformers": "5.24.0", "peft": "0.21.2"}
 
 
-def estimate(model: str | Path | Model, setup: Setup | None = None, **settings: Any) -> Ledger:
+def estimate(model: str | Path | Model, setup: Setup | None = None, *, allocator: bool | None = None,
+             **settings: Any) -> Ledger:
     """The memory of one training step, or of one generation, to the byte.
 
     model: a preset's name, a path to a config.json or a folder with one, or a Model. settings: rows of the field
-    table, by name; `setup` instead of them, where one is at hand.
+    table, by name; `setup` instead of them, where one is at hand. allocator: whether PyTorch's allocator is run for
+    the allocated, reserved and device totals; None: where a GPU is named.
     Errors: PeakmemError, in one line: unknown names, values out of range, settings that exclude each other.
     """
     found = model if isinstance(model, Model) else named(model)
     setup = Setup.of(**settings) if setup is None else setup
     structure, numbers = structure_of(found, setup)
     levels = replay(program_of(structure), numbers)
+    totals = Totals(max(level.peak for level in levels.values()))
+    if setup.gpu and allocator is not False:
+        from peakmem.estimate.reserved import totals_of
+
+        totals = totals_of(structure, numbers, found.layers, setup.gpu, totals.tensors)
     return Ledger(
         origin="estimate",
         run=run_of(found, setup),
         notes=notes_of(found, setup),
-        totals=Totals(max(level.peak for level in levels.values())),
+        totals=totals,
         phases=phases_of(levels),
         parameters=parameters_of(structure, numbers),
-        walk=lambda: walked(structure, numbers, found),
+        walk=lambda: walked(structure, numbers, found, setup.gpu),
         unroll=lambda: over_time(structure, numbers, found),
     )
 
@@ -55,12 +63,14 @@ def program_of(structure: Structure) -> Program:
     return compiled(interpret(structure))
 
 
-def walked(structure: Structure, numbers: dict[str, Any], model: Model) -> Detail:
+def walked(structure: Structure, numbers: dict[str, Any], model: Model, gpu: str) -> Detail:
     from peakmem.architectures import code_of
     from peakmem.estimate.account import detail_of
+    from peakmem.estimate.reserved import lines_outside
 
     source = code_of(structure.architecture, structure.implementation).MIRRORS
-    return detail_of(interpret(structure), numbers, model.layers, source)
+    detail = detail_of(interpret(structure), numbers, model.layers, source)
+    return replace(detail, lines=detail.lines + lines_outside(structure, gpu))
 
 
 def over_time(structure: Structure, numbers: dict[str, Any], model: Model) -> tuple[tuple[str, dict[str, int]], ...]:
@@ -91,10 +101,10 @@ def phases_of(levels: dict[str, Level]) -> dict[str, int]:
 
 
 def parameters_of(structure: Structure, numbers: dict[str, Any]) -> Parameters:
-    """Counts of unique parameters."""
+    """Counts of unique parameters; of the weights of experts, a token meets K of E."""
     from peakmem.estimate.replay import value
 
-    total = trained = 0
+    total = trained = active = 0
     for p in interpret(structure).parameters.values():
         count = 1
         for group in p.dims:
@@ -103,8 +113,10 @@ def parameters_of(structure: Structure, numbers: dict[str, Any]) -> Parameters:
                 count *= numbers[letter] if letter in numbers else value(letter, numbers)
         count *= value(p.fold, numbers) if p.fold else 1
         total += count
+        met = any(letter == "E" for group in p.dims for letter in group) and len(p.dims) > 2
+        active += count * numbers["K"] // numbers["E"] if met else count
         trained += count if p.trained else 0
-    return Parameters(total, trained, total)
+    return Parameters(total, trained, active)
 
 
 def run_of(model: Model, setup: Setup) -> dict[str, Any]:

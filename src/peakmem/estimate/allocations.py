@@ -1,7 +1,6 @@
 """The tape as the list of requests that PyTorch's allocator would see: every layer by itself, in order.
 
-Two steps are run: the first makes the optimizer states, the second is the steady state. What backward frees of
-equal layers it frees in reverse order, so tensors of one name are a stack.
+What backward frees of equal layers it frees in reverse order, so tensors of one name are a stack.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from peakmem.estimate.tape import Tape
 from peakmem.estimate.walk import Region, regions_of
 
 Request = tuple[int, int]  # an id, and bytes: above 0 allocate, 0 free
-MOST_REQUESTS = 3_000_000
 
 
 class Requests:
@@ -36,6 +34,12 @@ class Requests:
             for region in regions:
                 for events in self.turns(region):
                     self.run(tape, events, sizes)
+
+    def extra(self, bytes_: int) -> None:
+        """A request that nothing frees."""
+        if bytes_:
+            self.list.append((self.next, bytes_))
+            self.next += 1
 
     def turns(self, region: Region) -> Iterator[list[int]]:
         events = [event for piece in region.pieces for event in piece.events]
@@ -60,12 +64,3 @@ class Requests:
     def equal(self, key: Any) -> list[int]:
         """A living tensor of the same size: inside a fold one layer's tensor may stand for its neighbour's."""
         return next(ids for (_, other), ids in self.alive.items() if other == key and ids)
-
-
-def requests_of(first: Tape, steady: Tape, numbers: Mapping[str, Any]) -> tuple[list[Request], int]:
-    """Construction, a first step and a steady one; also where in the list the second begins."""
-    requests = Requests(numbers)
-    requests.take(first, slice(None))
-    begins = len(requests.list)
-    requests.take(steady, slice(1, None))
-    return requests.list, begins

@@ -46,7 +46,9 @@ def fit(model: Model, gpu: str, **settings: Any) -> Fit:
 
     def fits(batch: int) -> bool:
         try:
-            return at(batch)[1].fits
+            # What the tensors alone exceed needs no simulation of the allocator.
+            quick = estimate(model, **settings, gpu=gpu, batch=batch, allocator=False)
+            return headroom(quick, row).fits and at(batch)[1].fits
         except PeakmemError:
             if batch == 1:
                 raise
