@@ -205,17 +205,18 @@ def autocast(x: Tensor) -> Tensor:
     tape = current()
     if not tape.autocast or x.dtype == tape.autocast or x.dtype not in ("fp32", "bf16", "fp16"):
         return x
-    leaf = isinstance(x, Parameter) or (x.node is not None and x.node.op == "leaf")
-    if not (leaf and x.needs_grad and x.dtype == "fp32"):
-        return cast(x, tape.autocast, f"{last(x.name)} in {tape.autocast}")
     found = tape.casts.get(id(x))
-    if found is None:
-        copy = cast(x, tape.autocast, f"{last(x.name)} in {tape.autocast}")
-        if copy.storage and isinstance(x, Parameter):
-            copy.storage.record.name = f"{x.full_name} in {tape.autocast}"
+    if found is not None:
+        return found[1]
+    copy = cast(x, tape.autocast, f"{last(x.name)} in {tape.autocast}")
+    if copy.storage and isinstance(x, Parameter):
+        copy.storage.record.name = f"{x.full_name} in {tape.autocast}"
+        if tape.kind == "temporary":  # what a second run makes is of one kind
             copy.storage.record.kind = "weights"
-        found = tape.casts[id(x)] = (x, copy)
-    return found[1]
+    leaf = isinstance(x, Parameter) or (x.node is not None and x.node.op == "leaf")
+    if leaf and x.needs_grad and x.dtype == "fp32":
+        tape.casts[id(x)] = (x, copy)
+    return copy
 
 
 class autocast_off:
