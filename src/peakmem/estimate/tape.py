@@ -204,7 +204,6 @@ class Tape:
         self.autocast = ""
         self.router_logits: list[Tensor] | None = None  # collected while the decoder runs, where they are wanted
         self.remembered: list[Tensor] = []  # what modules made in their first forward and keep
-        self.remembered: list[Tensor] = []  # what modules made in their first forward and keep
         self.casts: dict[int, tuple[Parameter, Tensor]] = {}
         self.pack: Callable[[Tensor], Any] | None = None
         self.keeper: Keeper | None = None  # decides which results checkpointing keeps
