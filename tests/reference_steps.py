@@ -99,6 +99,8 @@ def events_by_phase(record: Record) -> dict[str, tuple[list[int], list[int]]]:
             phase = event.name
         elif isinstance(event, int):
             at = event if event >= 0 else ~event
+            if tape.records[at].scratch:
+                continue  # the records know nothing of kernel scratch
             bytes_ = size(tape.records[at].key, numbers)
             ours.setdefault(phase, []).append(bytes_ if event >= 0 else -bytes_)
     pairs = {}
