@@ -30,9 +30,16 @@ def run(words: list[str]) -> int:
 def rows(table: str, width: int) -> list[Line]:
     """Names first, then what one wants to know before choosing."""
     lines: list[Line] = []
-    for name, facts, more in {"models": models, "gpus": gpus, "optimizers": optimizers, "precisions": precisions,
-                              "levers": levers}[table]():
-        lines.append([(f"{name:<26}", "strong" if name else ""), (facts, "" if name else "dim")])
+    found = {"models": models, "gpus": gpus, "optimizers": optimizers, "precisions": precisions,
+             "levers": levers}[table]()
+    wide = max(len(name) for name, _, _ in found) + 2
+    for name, facts, more in found:
+        first: Line = [(name.ljust(wide), "strong")]
+        if wide + len(facts) <= width:
+            lines.append([*first, (facts, "" if name else "dim")])
+        else:
+            head, *rest = wrapped(facts, width - wide)
+            lines += [[*first, *head], *([(" " * wide, ""), *line] for line in rest)]
         for text in more:
             lines += wrapped(text, width, "    ", "    ", "dim")
     return lines
@@ -46,7 +53,7 @@ def models() -> list[Row]:
 
     made: list[Row] = [("", f"{'parameters':>16}  architecture", ())]
     made += [(row.name, f"{row.parameters:>16,}  {row.config['model_type']}", ()) for row in presets().values()]
-    return [*made, ("custom", f"{'':>16}  a GPT-2 block of any size: --layers, --hidden, --heads, …", ())]
+    return [*made, ("custom", f"{'any':>16}  gpt2, sized by --layers, --hidden, …", ())]
 
 
 def gpus() -> list[Row]:

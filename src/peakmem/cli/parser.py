@@ -50,6 +50,11 @@ class Parser(argparse.ArgumentParser):
             text = text.replace(long, short)
         raise Usage(f"{text}. See: {self.prog} --help")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        from peakmem.cli.output import say
+
+        say(message)
+
     def read(self, words: Sequence[str]) -> argparse.Namespace:
         """The arguments, positional ones wherever they stand. Errors: PeakmemError."""
         found, left = self.parse_known_intermixed_args(spelled(words))

@@ -63,7 +63,7 @@ def legend(ledger: Ledger, width: int, column: float, capacity: int) -> list[Lin
     present = [kind for kind in COLOURS if any(row.peak_by_kind.get(kind) for row in ledger.chart)]
     items: list[Line] = [[(colour(kind).letter, kind), (f" {colour(kind).title}", "")] for kind in present]
     if capacity:
-        items.append([(LIMIT, "strong"), (f" room for tensors: {gib(capacity)}", "")])
+        items.append([(LIMIT, "strong"), (f" room on the GPU: {gib(capacity)}", "")])
     items.append([(f"a column is {gib(column)}", "dim")])
     lines: list[Line] = [[("  ", "")]]
     used = 2

@@ -57,7 +57,7 @@ def bars(ledger: Ledger, capacity: int = 0) -> str:
     if shown:
         x, end = LEFT + room * capacity / scale, ROW * len(rows)
         parts.append(f'<line x1="{x:.2f}" x2="{x:.2f}" y1="0" y2="{end}" stroke="currentColor" class="limit"/>'
-                     f'<text x="{x:.2f}" y="{end + 14}" text-anchor="middle">room for tensors {gib(capacity)}</text>')
+                     f'<text x="{x:.2f}" y="{end + 14}" text-anchor="middle">room on the GPU {gib(capacity)}</text>')
     return "".join(parts) + "</svg>"
 
 
