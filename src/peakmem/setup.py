@@ -80,6 +80,8 @@ class Setup:
     reduce_dtype: str = setting("auto", "FSDP: in which dtype gradients are added up; auto: fp32 under mixed, else "
                                 "their own (accelerate: bf16)", group="sharding",
                                 choices=("auto", "fp32", "bf16", "fp16"))
+    reduce_bucket: int = setting(500_000_000, "ZeRO: elements of DeepSpeed's reduce_bucket_size", unit="elements",
+                                 least=1, group="sharding", most=10**12)
     offload: str = setting("none", "what lies in the host's memory, or on disk", group="sharding",
                            choices=("none", "optimizer", "optimizer+weights", "disk-optimizer",
                                     "disk-optimizer+weights"))

@@ -48,6 +48,9 @@ def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor |
         if line.how == "expand":
             results[line.edge] = g.seen_as(line.dims)
             continue
+        if line.how == "saved":
+            results[line.edge] = unpacked[line.edge]
+            continue
         if line.how in ("narrow", "rename"):
             results[line.edge] = narrowed(g, line.dims, line.how == "narrow")
             continue
@@ -141,6 +144,8 @@ def accumulate(tape: Tape, p: Parameter, g: Tensor, shared: bool) -> None:
             g.storage.record.kind = "gradients"
             g.storage.record.name = f"{p.full_name} gradient"
         p.grad = None if tape.drops_gradients else g
+    if tape.arrived is not None:
+        tape.arrived(p)
 
 
 def reachable(tape: Tape, root: Node) -> list[Node]:
@@ -176,7 +181,6 @@ def run_node(tape: Tape, node: Node) -> None:
             fit(tape, results, i, edge)
     grads.clear()
     node.saved = []
-    node.gradients = []
     for i in node.deliver or range(len(results)):
         g, results[i] = results[i], None
         if g is None:
@@ -190,19 +194,23 @@ def run_node(tape: Tape, node: Node) -> None:
         del g
 
 
-def backward(tape: Tape, loss: Tensor, callbacks: list[Any] | None = None) -> None:
-    """loss.backward(): every node below the loss, folded layers as folds. The seed gradient lives to the end."""
+def backward(tape: Tape, loss: Tensor, callbacks: list[Any] | None = None, nested: bool = False) -> None:
+    """loss.backward(): every node below the loss, folded layers as folds. The seed gradient lives to the end.
+
+    nested: it runs inside a forward pass, and belongs to the stretch that is being written there.
+    """
     assert loss.node is not None, "the loss depends on no trained parameter"
     seed = tape.new(loss.dims, loss.dtype, None, "loss gradient")
     order = reachable(tape, loss.node)
     loss.node.buffer[loss.slot] = seed
+    outer = tape.scope, tape.fold, tape.layer
     fold = layer = ""
     order.reverse()
     while order:
         node = order.pop()
         if all(g is None for g in node.buffer):
             continue
-        if node.fold != fold or node.layer != layer:
+        if not nested and (node.fold != fold or node.layer != layer):
             if layer:
                 tape.events.append(Block(False))
             if node.fold != fold:
@@ -222,6 +230,6 @@ def backward(tape: Tape, loss: Tensor, callbacks: list[Any] | None = None) -> No
         tape.events.append(Block(False))
     if fold:
         tape.events.append(End())
-    tape.fold = tape.layer = tape.scope = ""
+    tape.scope, tape.fold, tape.layer = outer if nested else ("", "", "")
     for callback in callbacks or ():
         callback()

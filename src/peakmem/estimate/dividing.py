@@ -3,30 +3,59 @@
 FSDP2 under `mixed`: the sharded parameters are the fp32 master weights, units are gathered in bf16, gradients are
 reduced in fp32 (torch's own example of a policy, and torchtitan's only choice); a frozen parameter keeps its 16-bit
 shards. Every other recipe runs without a policy: units are gathered and reduced in the parameters' dtype.
+
+Offload without --shard runs on one GPU as DeepSpeed does it: stage 2 for the optimizer, stage 3 for weights too.
+Under --precision megatron stage 1 is Megatron's distributed optimizer: its own gradient buffer, no bucket.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from peakmem.errors import Impossible
 from peakmem.estimate.structure import Structure
 from peakmem.setup import Setup
 from peakmem.tables.precisions import Precision
 
+ZERO = ("zero1", "zero2", "zero3")
+FLAT_REFUSES = ("adafactor", "muon")
+
 
 def applied(structure: Structure, setup: Setup, recipe: Precision) -> Structure:
     """The structure with the recipe's dtypes where this way of dividing puts them. Errors: Impossible."""
     refuse(setup, recipe)
+    shard = way_of(setup)
+    if shard in ZERO:
+        # DeepSpeed's engine drops gradients whatever zero_grad is told.
+        named = "distributed optimizer" if recipe.gradient_buffer else shard
+        return replace(structure, shard=named, set_to_none=True)
+    if shard != "fsdp2":
+        return structure
     reduced = "fp32" if recipe.master else ""
     reduced = reduced if setup.reduce_dtype == "auto" else setup.reduce_dtype
-    if setup.shard == "fsdp2" and recipe.master:
-        # The optimizer's parameters are the fp32 shards themselves, and its states follow them.
-        return replace(structure, master="", shard_dtype=recipe.master, reduce_dtype=reduced, state_dtype=(
-            "" if structure.state_dtype == recipe.master else structure.state_dtype))
-    if setup.shard == "fsdp2":
+    if not recipe.master:
         return replace(structure, reduce_dtype=reduced)
-    return structure
+    # The optimizer's parameters are the fp32 shards themselves, and its states follow them.
+    states = "" if structure.state_dtype == recipe.master else structure.state_dtype
+    return replace(structure, master="", shard_dtype=recipe.master, reduce_dtype=reduced, state_dtype=states)
+
+
+def way_of(setup: Setup) -> str:
+    """How parameters are divided: as asked, or as offload on one GPU needs it."""
+    if setup.shard == "none" and setup.offload != "none":
+        return "zero3" if setup.offload != "optimizer" else "zero2"
+    return setup.shard
+
+
+def letters_of(structure: Structure, setup: Setup, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Letters that only divided runs need."""
+    if way_of(setup) not in ZERO:
+        return {}
+    from peakmem.estimate.counts import counted
+
+    return {**counted(structure, numbers), "bucket": setup.reduce_bucket}
 
 
 def fused_update(setup: Setup, fused: bool) -> bool:
@@ -41,6 +70,23 @@ def different_batches(setup: Setup) -> int:
 
 def refuse(setup: Setup, recipe: Precision) -> None:
     """Settings that no stack runs together, in one line each."""
-    if setup.shard == "fsdp2" and recipe.gradient_buffer:
-        raise Impossible(f"--precision {recipe.name} is Megatron's gradient buffer and --shard fsdp2 makes its own "
-                         "gradients of shards: take --precision mixed, or --shard zero1")
+    shard, offload = setup.shard, setup.offload
+    if setup.run == "inference" and (shard != "none" or offload != "none"):
+        raise Impossible(f"--run inference does not go with --shard {shard} --offload {offload}: both are about training")
+    if recipe.gradient_buffer and (shard not in ("none", "zero1") or offload != "none"):
+        raise Impossible(f"--precision {recipe.name} has Megatron's gradient buffer: it goes with --shard none or "
+                         "zero1 (its distributed optimizer) and no offload; else take --precision mixed")
+    if way_of(setup) in ZERO and setup.optimizer in FLAT_REFUSES:
+        raise Impossible(f"--optimizer {setup.optimizer} needs matrices, and DeepSpeed's partitions are flat: "
+                         "take --shard fsdp2, or adamw")
+    if offload == "none":
+        return
+    if shard == "none" and setup.gpus > 1:
+        raise Impossible(f"--offload {offload} on {setup.gpus} GPUs: say how they share, with --shard zero1, zero2, "
+                         "zero3 or fsdp2")
+    if shard in ("zero1", "zero2") and offload != "optimizer":
+        raise Impossible(f"--offload {offload} with --shard {shard}: DeepSpeed moves weights, and uses disks, "
+                         "at stage 3 alone; take --shard zero3, or --offload optimizer")
+    if shard == "fsdp2" and offload != "optimizer+weights":
+        raise Impossible(f"--offload {offload} with --shard fsdp2: its CPUOffloadPolicy moves shards, gradients and "
+                         "states together, to the host; take --offload optimizer+weights, or --shard zero3")

@@ -11,9 +11,9 @@ from peakmem.estimate.node import Node
 from peakmem.estimate.inference import generation
 from peakmem.estimate.layout import dims
 from peakmem.estimate.parameters import define
-from peakmem.estimate.sharding import divided
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tape, Tensor, writing
+from peakmem.estimate.ways import divided
 
 
 @lru_cache(maxsize=256)
@@ -34,7 +34,8 @@ def interpret(m: Structure) -> Tape:
             tape.finish()
             return tape
         training = optimizers.Training(tape, m)
-        training.begin()
+        with parts.optimizer_place():
+            training.begin()
         for j in range(m.micro_batches):
             suffix = f".{j}" if m.micro_batches > 1 else ""
             tape.phase(f"forward{suffix}")
@@ -53,7 +54,8 @@ def interpret(m: Structure) -> Tape:
             training.clip()
         tape.phase("optimizer")
         parts.before_step()
-        training.step()
+        with parts.optimizer_place():
+            training.step()
         parts.after_step()
         tape.phase("clear")
         training.clear()
@@ -77,7 +79,7 @@ def forward(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Tensor
     loss = tape.parts.model(lambda: code.forward(m, **inputs) if hasattr(code, "INPUTS")
                             else code.forward(m, inputs["input_ids"]))
     tape.autocast = ""
-    copies = [copy for _, copy in tape.casts.values()]
+    copies = [x for pair in tape.casts.values() for x in pair]
     tape.casts.clear()
     optimizers.free_folded(tape, copies)
     return loss

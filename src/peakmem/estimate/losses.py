@@ -11,13 +11,16 @@ from peakmem.estimate.ops import autocast_fp32, cast, scale, tanh
 from peakmem.estimate.shapes import view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Tensor, current, scope
-from peakmem.estimate.weights import project
+from peakmem.estimate.weights import project, weight
 
 
 def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str, head: str = "lm_head",
               extra: Callable[[Tensor], Tensor] | None = None) -> Tensor:
     """A decoder with a head: `run` gives the last hidden states; extra: what is added to the loss."""
     hidden = last_position(m, run())
+    if m.loss in ("fused", "chunked") and m.run == "training":
+        loss = head_in_loss(m, hidden, head, tied_to(m, embedding))
+        return loss if extra is None else extra(loss)
     logits = project(hidden, head, tied_to(m, embedding))
     if m.has("logit_softcap"):
         logits = scale(logits, "logits, scaled down")
@@ -32,9 +35,29 @@ def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str, head: str
     return loss if extra is None else extra(loss)
 
 
+def head_in_loss(m: Structure, hidden: Tensor, head: str, tied: Parameter | None) -> Tensor:
+    """The losses that run the head themselves."""
+    from peakmem.estimate.chunked_loss import chunked_loss
+    from peakmem.estimate.fused_loss import fused_loss
+
+    if m.loss == "chunked":
+        return chunked_loss(hidden, head, tied)
+    if tied is not None:
+        return fused_loss(hidden, tied)
+    with scope(head):
+        w = weight("weight")
+    return fused_loss(hidden, w)
+
+
 def tied_to(m: Structure, embedding: str) -> Parameter | None:
     """The embedding matrix, where the head shares it."""
-    return current().parameters[f"{embedding}.weight"] if m.has("tied") else None
+    if not m.has("tied"):
+        return None
+    tape = current()
+    found = tape.parameters[f"{embedding}.weight"]
+    if tape.fetch is not None:
+        tape.fetch(found)
+    return found
 
 
 def total(x: Tensor) -> Tensor:

@@ -141,11 +141,15 @@ def special_size(key: Key, numbers: Mapping[str, Any]) -> Any:
 
 @lru_cache(maxsize=4096)
 def derived(letter: str) -> tuple[str, str, str]:
-    """A derived letter taken apart: operator, left, right. The weakest operator splits first."""
+    """A derived letter taken apart: operator, left, right. The weakest operator outside parentheses splits first."""
     for operator in "+-^/*":
-        left, found, right = letter.rpartition(operator)
-        if found and left:
-            return operator, left, right
+        depth = 0
+        for at in range(len(letter) - 1, 0, -1):
+            depth += (letter[at] == ")") - (letter[at] == "(")
+            if letter[at] == operator and not depth:
+                return operator, letter[:at], letter[at + 1:]
+    if letter[:1] == "(":
+        return derived(letter[1:-1])
     raise KeyError(letter)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from peakmem.errors import UnknownName
-from peakmem.estimate.dividing import applied, different_batches, fused_update
+from peakmem.errors import Impossible, UnknownName
+from peakmem.estimate.dividing import applied, different_batches, fused_update, letters_of
 from peakmem.estimate.kernel_choice import kernel_of
 from peakmem.estimate.parameters import targets_of
 from peakmem.estimate.structure import Structure, runs_of, segmented, segments_of, unfolded
@@ -23,7 +23,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
     recipe = PRECISIONS[setup.precision]
     numbers = sizes_of(model, setup)
     kinds = kinds_of(model)
-    apart = setup.shard in ("zero3", "fsdp2") or setup.checkpoint != "none"
+    apart = setup.shard != "none" or setup.offload != "none" or setup.checkpoint != "none"
     frozen = frozen_layers(model, setup)
     if unfold:
         segments, counts = unfolded(model.layer_kinds or kinds * model.layers, frozen), {}
@@ -90,7 +90,8 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         offload=setup.offload,
         run=setup.run,
     )
-    return applied(structure, setup, recipe), numbers
+    structure = applied(structure, setup, recipe)
+    return structure, numbers | letters_of(structure, setup, numbers)
 
 
 SAVED = {"attention": ("flash", "efficient", "cudnn"), "mm": ("mm", "addmm"), "bmm": ("bmm",),
@@ -137,11 +138,31 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
     }
     if setup.run == "inference":
         numbers |= cached_tokens(model, setup)
+    numbers |= loss_pieces(model, setup)
     numbers |= dict(model.sizes)
     if model.image:
         patches = (model.image // model.patch) ** 2
         numbers |= {"i": model.image, "N": patches, "s": patches + 1}
     return numbers
+
+
+def loss_pieces(model: Model, setup: Setup) -> dict[str, int]:
+    """How a loss that runs the head itself cuts the tokens: see estimate/fused_loss.py and chunked_loss.py.
+
+    Errors: Impossible.
+    """
+    if setup.loss == "chunked":
+        if setup.sequence % setup.loss_chunks:
+            raise Impossible(f"--loss-chunks {setup.loss_chunks} does not divide --sequence {setup.sequence}, as "
+                             "torchtitan's chunked loss needs it")
+        return {"j": setup.loss_chunks}
+    if setup.loss != "fused":
+        return {}
+    tokens = setup.batch * setup.sequence
+    wanted = -(-tokens // -(-model.vocabulary // model.hidden))
+    rows = min(1 << (wanted - 1).bit_length(), tokens)
+    pieces = -(-tokens // rows)
+    return {"z": rows, "j": pieces, "m": pieces - 1}
 
 
 def cached_tokens(model: Model, setup: Setup) -> dict[str, int]:

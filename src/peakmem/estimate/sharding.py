@@ -15,7 +15,8 @@ post_backward), _fsdp_collectives.py (foreach_all_gather, foreach_reduce), _fsdp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from peakmem.estimate.layout import Dims, flat, size_key
 from peakmem.estimate.structure import Structure
@@ -27,10 +28,26 @@ class Whole:
 
     def __init__(self, tape: Tape, m: Structure) -> None:
         self.tape, self.m = tape, m
+        self.states_at = self.weights_at = "device"
 
     def parameter(self, shape: Dims, dtype: str, name: str, trained: bool, fold: str) -> Parameter:
         """Make a parameter; the tape's kind is weights."""
         return Parameter(shape, dtype, self.tape.new(shape, dtype, None, name).storage, name, trained, fold)
+
+    @contextmanager
+    def placed(self, place: str) -> Iterator[None]:
+        """What is made inside lies there."""
+        outer, self.tape.place = self.tape.place, place
+        yield
+        self.tape.place = outer
+
+    def optimizer_place(self) -> AbstractContextManager[None]:
+        """Where the optimizer keeps its tensors, and runs."""
+        return self.placed(self.states_at)
+
+    def weight_place(self) -> AbstractContextManager[None]:
+        """Where this GPU's parts of the parameters lie."""
+        return self.placed(self.weights_at)
 
     def begin(self, micro_batch: int) -> None:
         """A micro-batch's forward is about to begin."""
@@ -79,6 +96,8 @@ def buffer(tape: Tape, key: Key, dtype: str, name: str, why: str, kind: str = "c
 class FullyShard(Whole):
     """fully_shard() on every layer, then on the model."""
 
+    unit_type: type[Unit]
+
     def __init__(self, tape: Tape, m: Structure) -> None:
         super().__init__(tape, m)
         tape.wrap, tape.leave = self.layer, self.leave
@@ -108,7 +127,7 @@ class FullyShard(Whole):
         if layer not in self.units:
             own = [p for key, p in self.tape.parameters.items()
                    if (key.startswith(layer) if layer else ":" not in key)]
-            self.units[layer] = Unit(self, own, name, self.tape.fold)
+            self.units[layer] = self.unit_type(self, own, name, self.tape.fold)
         return self.units[layer]
 
     def begin(self, micro_batch: int) -> None:
@@ -180,10 +199,13 @@ class Unit:
         if casts:
             made = buffer(self.tape, total(casts), dtype, f"{self.name}/gather input",
                           f"this GPU's shards of {self.name}, cast to {dtype}, on their way to all GPUs")
-        self.gathering = buffer(self.tape, total([padded(p, p.dtype) for p, _ in shards]), dtype,
-                                f"{self.name}/gather output",
-                                f"the shards of {self.name} from all GPUs, before each parameter is copied out")
+        self.gathering = self.gather_output()
         del made
+
+    def gather_output(self) -> Tensor:
+        return buffer(self.tape, total([padded(p, p.dtype) for p in self.parameters]), self.parameters[0].dtype,
+                      f"{self.name}/gather output",
+                      f"the shards of {self.name} from all GPUs, before each parameter is copied out")
 
     def wait(self, forward: bool) -> None:
         """wait_for_unshard: the copies, and then one gather output goes: in forward that of the unit before."""
@@ -192,15 +214,21 @@ class Unit:
         before = self.group.gathered if forward else None
         cast: Tensor | None = None
         for p in self.parameters:
-            if self.group.alone and p.shard is not None and p.shard.dtype != p.dtype:
-                cast = buffer(self.tape, size_key(p.dtype, flat(p.shard.dims)), p.dtype, f"{p.full_name}, cast",
-                              f"{p.full_name} in {p.dtype}, before it is copied")
+            if self.group.alone:
+                cast = self.copied(p)
             if isinstance(p.storage, Resizable):
                 p.storage.fill()
         if forward:
             self.group.gathered = self.gathering
         self.gathering, self.waits, self.whole = None, False, True
         del before, cast
+
+    def copied(self, p: Parameter) -> Tensor | None:
+        """On one GPU: what the parameter is copied from, where it is not the shard itself."""
+        if p.shard is None or p.shard.dtype == p.dtype:
+            return None
+        return buffer(self.tape, size_key(p.dtype, flat(p.shard.dims)), p.dtype, f"{p.full_name}, cast",
+                      f"{p.full_name} in {p.dtype}, before it is copied")
 
     def gather_all(self, forward: bool) -> None:
         self.unshard()
@@ -298,11 +326,15 @@ class Unit:
             result = self.flat(shards, shards[0].dtype)
         if result.storage:
             result.storage.record.kind = "gradients"
+        self.keep_shards(shards, result)
+        self.group.scattered = source
+        del last
+
+    def keep_shards(self, shards: list[Parameter], result: Tensor) -> None:
+        """The result's views become gradients, or are added to those that are there."""
         for shard in shards:
             if shard.grad is None:
                 shard.grad = Tensor(shard.dims, shard.dtype, shard.memory, result.storage, True)
-        self.group.scattered = source
-        del last
 
     def flat(self, shards: list[Parameter], dtype: str) -> Tensor:
         return buffer(self.tape, total([size_key(dtype, flat(shard.dims)) for shard in shards]), dtype,
@@ -310,7 +342,4 @@ class Unit:
                       f"this GPU's part of the gradients of {self.name}: one buffer, read by the optimizer")
 
 
-def divided(tape: Tape, m: Structure) -> Whole:
-    """The way in which this run divides its parameters."""
-    ways: dict[str, type[Whole]] = {"none": Whole, "fsdp2": FullyShard}
-    return ways[m.shard](tape, m)
+FullyShard.unit_type = Unit

@@ -193,6 +193,9 @@ class Tape:
         self.parts: Any = None  # how parameters are divided over GPUs: estimate/sharding.py
         self.wrap: Callable[..., Tensor] | None = None  # runs a layer as a unit whose parameters are gathered
         self.leave: Callable[[Tensor], None] | None = None  # called with what the model returns, if a loss follows
+        self.arrived: Callable[[Parameter], None] | None = None  # called when a parameter's gradient is there
+        self.fetch: Callable[[Parameter], None] | None = None  # called before a parameter is read
+        self.place = "device"  # where new tensors lie; elsewhere they have a size and no events
         self.ones = ones
         self.scope = ""
         self.layer = ""  # which copy of a repeated layer is being interpreted
@@ -232,6 +235,10 @@ class Tape:
             letters = flat(dims)
             key = size_key(dtype, renamed(letters, self.letters) if self.letters else letters)
         record = Record(key, name or self.scope, self.kind, self.fold, scratch, self.scope)
+        if self.place != "device":
+            record.place = self.place
+            self.elsewhere += [record] if self.kind != "temporary" else []
+            return Tensor(dims, dtype, order, None)
         return Tensor(dims, dtype, order, Storage(self, record))
 
     def count(self, op: str, scope: str, per_element: int, letters: Memory) -> None:

@@ -13,7 +13,10 @@ from peakmem.estimate.tape import Parameter, Tensor, current, scope
 def weight(name: str) -> Parameter:
     """The parameter of this name in the current part of the model."""
     tape = current()
-    return tape.parameters[tape.layer + (f"{tape.scope}.{name}" if tape.scope else name)]
+    found = tape.parameters[tape.layer + (f"{tape.scope}.{name}" if tape.scope else name)]
+    if tape.fetch is not None:
+        tape.fetch(found)
+    return found
 
 
 def has(name: str) -> bool:

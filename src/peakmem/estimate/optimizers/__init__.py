@@ -33,7 +33,8 @@ class Training:
 
     def __init__(self, tape: Tape, m: Structure) -> None:
         self.tape, self.m = tape, m
-        self.slots = [Slot(p, m) for p in tape.parameters.values() if p.trained]
+        owned = {id(p.owned): p.owned for p in tape.parameters.values() if p.trained}
+        self.slots = [Slot(p, m) for p in owned.values()]
         # Apex's and DeepSpeed's fused Adam, which bring master weights, count steps on the host.
         self.rule = RULES[m.optimizer](self.slots, m.optimizer_implementation, not m.master)
 
@@ -63,9 +64,11 @@ class Training:
         if not dtype or not self.slots:
             return
         parts: list[Key] = []
-        for slot in self.slots:
-            width, letters = size_key(dtype, flat(slot.dims))
-            fold = slot.parameter.fold
+        for p in self.tape.parameters.values():
+            if not p.trained:
+                continue
+            width, letters = size_key(dtype, flat(p.dims))
+            fold = p.fold
             parts.append((width, (fold, *letters) if fold else letters))
         outer, self.tape.kind = self.tape.kind, "gradients"
         self.buffer = self.tape.new(SCALAR, dtype, None, "gradient buffer", collected(parts))
