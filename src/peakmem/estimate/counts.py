@@ -33,7 +33,7 @@ def rows(m: Structure) -> Rows:
     """Letters and fold of every trained parameter."""
     from peakmem.architectures import code_of
     from peakmem.estimate.parameters import define
-    from peakmem.estimate.sharding import Whole
+    from peakmem.estimate.whole import Whole
 
     tape = Tape(m.ones)
     tape.parts = Whole(tape, m)

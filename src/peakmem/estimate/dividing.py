@@ -72,7 +72,8 @@ def refuse(setup: Setup, recipe: Precision) -> None:
     """Settings that no stack runs together, in one line each."""
     shard, offload = setup.shard, setup.offload
     if setup.run == "inference" and (shard != "none" or offload != "none"):
-        raise Impossible(f"--run inference does not go with --shard {shard} --offload {offload}: both are about training")
+        raise Impossible(f"--run inference goes with neither --shard nor --offload: got {shard} and {offload}, "
+                         "which are about training")
     if recipe.gradient_buffer and (shard not in ("none", "zero1") or offload != "none"):
         raise Impossible(f"--precision {recipe.name} has Megatron's gradient buffer: it goes with --shard none or "
                          "zero1 (its distributed optimizer) and no offload; else take --precision mixed")

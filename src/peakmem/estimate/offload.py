@@ -15,12 +15,12 @@ offload_config.py, runtime/swap_tensor/; torch 2.13, distributed/fsdp/_fully_sha
 from __future__ import annotations
 
 from peakmem.estimate.layout import BYTES, Dims, flat, size_key
-from peakmem.estimate.sharding import FullyShard, Unit, Whole, buffer, total
+from peakmem.estimate.sharding import FullyShard, Unit
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Key, Parameter, Tape, Tensor
+from peakmem.estimate.whole import Whole, buffer, total
 from peakmem.estimate.zero import PARTITION, Buckets, Stage1, Stage2
-from peakmem.estimate.zero3 import PARTITION as PARTS
-from peakmem.estimate.zero3 import SUB_GROUP, Stage3, cut
+from peakmem.estimate.zero3 import PARTITION as PARTS, SUB_GROUP, Stage3, cut
 
 STATE_BUFFERS, WEIGHT_BUFFERS, WEIGHT_BUFFER = 4, 5, "100000000"
 """offload_optimizer.buffer_count, offload_param.buffer_count and buffer_size: DeepSpeed's defaults."""

@@ -15,55 +15,13 @@ post_backward), _fsdp_collectives.py (foreach_all_gather, foreach_reduce), _fsdp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 
 from peakmem.estimate.layout import Dims, flat, size_key
+from peakmem.estimate.node import Node
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Key, Parameter, Record, Resizable, Tape, Tensor
-
-
-class Whole:
-    """Nothing is divided: every GPU holds every parameter. What the other ways of dividing refine."""
-
-    def __init__(self, tape: Tape, m: Structure) -> None:
-        self.tape, self.m = tape, m
-        self.states_at = self.weights_at = "device"
-
-    def parameter(self, shape: Dims, dtype: str, name: str, trained: bool, fold: str) -> Parameter:
-        """Make a parameter; the tape's kind is weights."""
-        return Parameter(shape, dtype, self.tape.new(shape, dtype, None, name).storage, name, trained, fold)
-
-    @contextmanager
-    def placed(self, place: str) -> Iterator[None]:
-        """What is made inside lies there."""
-        outer, self.tape.place = self.tape.place, place
-        yield
-        self.tape.place = outer
-
-    def optimizer_place(self) -> AbstractContextManager[None]:
-        """Where the optimizer keeps its tensors, and runs."""
-        return self.placed(self.states_at)
-
-    def weight_place(self) -> AbstractContextManager[None]:
-        """Where this GPU's parts of the parameters lie."""
-        return self.placed(self.weights_at)
-
-    def begin(self, micro_batch: int) -> None:
-        """A micro-batch's forward is about to begin."""
-
-    def model(self, run: Callable[[], Tensor]) -> Tensor:
-        """Run the model's forward."""
-        return run()
-
-    def after_backward(self) -> None:
-        """The backward's last callback, while the seed gradient lives."""
-
-    def before_step(self) -> None:
-        """All gradients are there."""
-
-    def after_step(self) -> None:
-        """The optimizer is done."""
+from peakmem.estimate.whole import Whole, buffer, total
 
 
 def rows_of(shape: Dims, count: str = "w") -> Dims:
@@ -72,107 +30,10 @@ def rows_of(shape: Dims, count: str = "w") -> Dims:
     return ((f"{rows}/{count}",), *shape[1:])
 
 
-def total(parts: list[Key]) -> Key:
-    """Sizes in one buffer; like ones are written once."""
-    return parts[0] if len(parts) == 1 else ("+", *parts)
-
-
 def padded(p: Parameter, dtype: str) -> Key:
     """The whole of a parameter as gathered from equal shards, the padding included."""
     assert p.shard is not None
     return size_key(dtype, (*flat(p.shard.dims), "w"))
-
-
-def buffer(tape: Tape, key: Key, dtype: str, name: str, why: str, kind: str = "communication") -> Tensor:
-    """A flat buffer of this size."""
-    outer, tape.kind = tape.kind, kind
-    made = tape.new((), dtype, None, name, key)
-    tape.kind = outer
-    if made.storage:
-        made.storage.record.why.append(why)
-    return made
-
-
-class FullyShard(Whole):
-    """fully_shard() on every layer, then on the model."""
-
-    unit_type: type[Unit]
-
-    def __init__(self, tape: Tape, m: Structure) -> None:
-        super().__init__(tape, m)
-        tape.wrap, tape.leave = self.layer, self.leave
-        self.alone = "w" in tape.ones
-        self.units: dict[str, Unit] = {}
-        self.order: list[Unit] = []  # as they ended in this forward
-        self.gathered: Tensor | None = None  # the last unit's gather output, until the next has copied its own
-        self.scattered: Tensor | None = None  # the last unit's scatter input, until the next makes its own
-        self.synchronises = True
-        self.left = False
-
-    def parameter(self, shape: Dims, dtype: str, name: str, trained: bool, fold: str) -> Parameter:
-        """The shard, and a parameter without memory that the model computes with."""
-        policy = self.m.shard_dtype
-        own = policy if policy and trained else dtype
-        dtype = self.m.dtype if policy else dtype
-        rows = rows_of(shape)
-        shard = Parameter(rows, own, self.tape.new(rows, own, None, name).storage, name, trained, fold)
-        key = size_key(dtype, (*flat(rows), "w"))
-        record = Record(key, f"{name}, gathered", "weights", fold, False, self.tape.scope)
-        whole = Parameter(shape, dtype, Resizable(self.tape, record), name, trained, fold)
-        whole.shard = shard
-        return whole
-
-    def unit(self, layer: str, name: str) -> Unit:
-        """The unit of a layer; of what is in no layer, if the name of the layer is empty."""
-        if layer not in self.units:
-            own = [p for key, p in self.tape.parameters.items()
-                   if (key.startswith(layer) if layer else ":" not in key)]
-            self.units[layer] = self.unit_type(self, own, name, self.tape.fold)
-        return self.units[layer]
-
-    def begin(self, micro_batch: int) -> None:
-        """set_requires_gradient_sync(): every micro-batch, or the last one alone."""
-        self.synchronises = self.m.sync_each_batch or micro_batch == self.m.micro_batches - 1
-
-    def layer(self, body: Callable[..., Tensor], x: Tensor, *others: object) -> Tensor:
-        """A layer between its hooks."""
-        unit = self.unit(self.tape.layer, self.tape.scope)
-        unit.gather_all(forward=True)
-        x = unit.watched(x)
-        y = body(x, *others)
-        if self.m.reshard != "none":
-            unit.reshard()
-        unit.ends(y)
-        return y
-
-    def model(self, run: Callable[[], Tensor]) -> Tensor:
-        """The root: gathered before everything, and left whole."""
-        self.left = False
-        self.unit("", "root").gather_all(forward=True)
-        loss = run()
-        self.leave(loss)
-        return loss
-
-    def leave(self, y: Tensor) -> None:
-        """The root's forward hook, on what the model returns."""
-        if not self.left:
-            self.left = True
-            root = self.units[""]
-            if self.m.reshard == "all":
-                root.reshard()
-            root.ends(y)
-            self.gathered = None
-
-    def after_backward(self) -> None:
-        """_root_post_backward_final_callback: the root, units whose input needs no gradient, what is left over."""
-        for unit in self.units.values():
-            if not unit.done:
-                with self.tape.repeated(unit.fold):
-                    unit.post_backward()
-        for unit in self.units.values():
-            unit.done, unit.gathering = False, None
-        self.order.clear()
-        self.scattered = None
 
 
 class Unit:
@@ -244,8 +105,6 @@ class Unit:
 
     def watched(self, x: Tensor) -> Tensor:
         """RegisterPostBackwardFunction: the input under a node that runs when its gradient arrives."""
-        from peakmem.estimate.autograd import Node
-
         n = Node("post_backward", x)
         n.gradient(0, "pass")
         if n.active:
@@ -342,4 +201,83 @@ class Unit:
                       f"this GPU's part of the gradients of {self.name}: one buffer, read by the optimizer")
 
 
-FullyShard.unit_type = Unit
+class FullyShard(Whole):
+    """fully_shard() on every layer, then on the model."""
+
+    unit_type: type[Unit] = Unit
+
+    def __init__(self, tape: Tape, m: Structure) -> None:
+        super().__init__(tape, m)
+        tape.wrap, tape.leave = self.layer, self.leave
+        self.alone = "w" in tape.ones
+        self.units: dict[str, Unit] = {}
+        self.order: list[Unit] = []  # as they ended in this forward
+        self.gathered: Tensor | None = None  # the last unit's gather output, until the next has copied its own
+        self.scattered: Tensor | None = None  # the last unit's scatter input, until the next makes its own
+        self.synchronises = True
+        self.left = False
+
+    def parameter(self, shape: Dims, dtype: str, name: str, trained: bool, fold: str) -> Parameter:
+        """The shard, and a parameter without memory that the model computes with."""
+        policy = self.m.shard_dtype
+        own = policy if policy and trained else dtype
+        dtype = self.m.dtype if policy else dtype
+        rows = rows_of(shape)
+        shard = Parameter(rows, own, self.tape.new(rows, own, None, name).storage, name, trained, fold)
+        key = size_key(dtype, (*flat(rows), "w"))
+        record = Record(key, f"{name}, gathered", "weights", fold, False, self.tape.scope)
+        whole = Parameter(shape, dtype, Resizable(self.tape, record), name, trained, fold)
+        whole.shard = shard
+        return whole
+
+    def unit(self, layer: str, name: str) -> Unit:
+        """The unit of a layer; of what is in no layer, if the name of the layer is empty."""
+        if layer not in self.units:
+            own = [p for key, p in self.tape.parameters.items()
+                   if (key.startswith(layer) if layer else ":" not in key)]
+            self.units[layer] = self.unit_type(self, own, name, self.tape.fold)
+        return self.units[layer]
+
+    def begin(self, micro_batch: int) -> None:
+        """set_requires_gradient_sync(): every micro-batch, or the last one alone."""
+        self.synchronises = self.m.sync_each_batch or micro_batch == self.m.micro_batches - 1
+
+    def layer(self, body: Callable[..., Tensor], x: Tensor, *others: object) -> Tensor:
+        """A layer between its hooks."""
+        unit = self.unit(self.tape.layer, self.tape.scope)
+        unit.gather_all(forward=True)
+        x = unit.watched(x)
+        y = body(x, *others)
+        if self.m.reshard != "none":
+            unit.reshard()
+        unit.ends(y)
+        return y
+
+    def model(self, run: Callable[[], Tensor]) -> Tensor:
+        """The root: gathered before everything, and left whole."""
+        self.left = False
+        self.unit("", "root").gather_all(forward=True)
+        loss = run()
+        self.leave(loss)
+        return loss
+
+    def leave(self, y: Tensor) -> None:
+        """The root's forward hook, on what the model returns."""
+        if not self.left:
+            self.left = True
+            root = self.units[""]
+            if self.m.reshard == "all":
+                root.reshard()
+            root.ends(y)
+            self.gathered = None
+
+    def after_backward(self) -> None:
+        """_root_post_backward_final_callback: the root, units whose input needs no gradient, what is left over."""
+        for unit in self.units.values():
+            if not unit.done:
+                with self.tape.repeated(unit.fold):
+                    unit.post_backward()
+        for unit in self.units.values():
+            unit.done, unit.gathering = False, None
+        self.order.clear()
+        self.scattered = None

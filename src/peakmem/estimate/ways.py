@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from peakmem.estimate.offload import OffloadedFullyShard, OffloadedStage1, OffloadedStage2, OffloadedStage3
-from peakmem.estimate.sharding import FullyShard, Whole
+from peakmem.estimate.sharding import FullyShard
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tape
+from peakmem.estimate.whole import Whole
 from peakmem.estimate.zero import Flat, Stage1, Stage2
 from peakmem.estimate.zero3 import Stage3
 

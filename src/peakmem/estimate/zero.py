@@ -16,9 +16,9 @@ partition is counted from the first gradient on, as on the GPU whose parameters 
 from __future__ import annotations
 
 from peakmem.estimate.layout import BYTES, Dims, flat, size_key
-from peakmem.estimate.sharding import Whole, buffer
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Key, Parameter, Storage, Tape, Tensor
+from peakmem.estimate.whole import Whole, buffer
 
 PARTITION: Dims = (("trained/w^2",),)
 

@@ -20,9 +20,9 @@ from collections.abc import Callable
 
 from peakmem.estimate.layout import BYTES, Dims, Memory, flat, size_key
 from peakmem.estimate.node import Node
-from peakmem.estimate.sharding import Whole, buffer, total
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Key, Parameter, Record, Resizable, Tape, Tensor
+from peakmem.estimate.whole import Whole, buffer, total
 
 PARTITION: Dims = (("partition",),)
 PERSISTS = 100_000
