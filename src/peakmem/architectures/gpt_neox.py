@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, layer_norm, linear
+from peakmem.architectures.definition import (
+    Definition,
+    Layers,
+    Row,
+    embedding,
+    layer_norm,
+    linear,
+    rotary_buffers,
+)
 from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
 from peakmem.estimate.inference import cached
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.masks import causal_mask
 from peakmem.estimate.ops import activation, add, dropout
-from peakmem.estimate.positions import positions, rotary_table, rotate
-from peakmem.estimate.shapes import alias, cat, piece, split, swap, view
+from peakmem.estimate.positions import part_and_rest, positions, rotary, rotary_size, rotate
+from peakmem.estimate.shapes import cat, split, swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
 from peakmem.estimate.weights import embed, project
@@ -24,8 +32,7 @@ def define(m: Structure) -> Definition:
     yield from embedding("gpt_neox.embed_in", "V", "h")
     yield Layers("gpt_neox.layers", lambda kind: block_rows(m))
     yield from layer_norm("gpt_neox.final_layer_norm")
-    yield from buffer("gpt_neox.rotary_emb.inv_freq", "u/2", "fp32")
-    yield from buffer("gpt_neox.rotary_emb.original_inv_freq", "u/2", "fp32")
+    yield from rotary_buffers(m, "gpt_neox.rotary_emb")
     if not m.has("tied"):
         yield from linear("lm_head", "V", "h")
 
@@ -49,7 +56,7 @@ def model(m: Structure, ids: Tensor) -> Tensor:
         position_ids = positions()
         mask = causal_mask(m, inputs_embeds.dtype)
         x = dropout(inputs_embeds, m.drops("embedding"))
-        tables = rotary_table(x.dtype, "u/2", "u")
+        tables = rotary(m, x.dtype)
         for _ in m.layers("layers"):
             x = m.layer(block, x, mask, position_ids, tables)
         return weights.layer_norm(x, "final_layer_norm")
@@ -86,18 +93,14 @@ def attention(m: Structure, x: Tensor, mask: Tensor | None,
 
 def rotate_parts(m: Structure, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
     """apply_rotary_pos_emb: the first elements of a head are turned, then joined to the rest, if any."""
-    q_turned, q_rest = first_elements(m, q), piece(q, 3, "d-u")
-    k_turned, k_rest = first_elements(m, k), piece(k, 3, "d-u")
-    q_out = rotate(q_turned, cos, sin, "u/2")
-    k_out = rotate(k_turned, cos, sin, "u/2")
+    part = rotary_size(m)
+    q_part, q_rest = part_and_rest(q, part)
+    k_part, k_rest = part_and_rest(k, part)
+    q_out = rotate(q_part, cos, sin, f"{part}/2")
+    k_out = rotate(k_part, cos, sin, f"{part}/2")
     q_out = cat([q_out, q_rest], q.dims, "rotated and rest")
     k_out = cat([k_out, k_rest], k.dims, "rotated and rest")
     return q_out, k_out
-
-
-def first_elements(m: Structure, x: Tensor) -> Tensor:
-    """x[..., :u]; a slice of everything is the tensor itself (aten/src/ATen/TensorIndexing.h, applySlice)."""
-    return piece(x, 3, "u") if m.has("partial_rotary") else alias(x)
 
 
 def mlp(m: Structure, x: Tensor) -> Tensor:
