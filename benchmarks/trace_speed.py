@@ -35,8 +35,8 @@ def main() -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
 
+    from peakmem.tables.kernels import GPU
     from peakmem.trace import fake_gpu, hf, record
-    from peakmem.trace.kernels import GPU
     from peakmem.trace.patches import gpu_answers
     from peakmem.trace.step import run
     from peakmem.trace.summary import summary

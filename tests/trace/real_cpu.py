@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from peakmem.trace import hf, record
 from peakmem.trace.patches import gpu_answers
-from peakmem.trace.step import run
+from peakmem.trace.step import Step, run
 from peakmem.trace.tracer import Tracer
 
 # Python numbers become tensors of up to 16 bytes in a real run and not in a fake one, or the other way round.
@@ -66,20 +66,11 @@ class RealClock:
         return None
 
 
-def real(setting: Mapping[str, Any]) -> list[Phase]:
-    """Run the setting's steps with real kernels and return the phases of the last one."""
-    model = _without_host_states(record.model_of(setting))
-    hf.move(model, "cpu")
-    _fill(model)
-    batch = record.batch_of(setting, model, "cpu")
-    for tensor in batch.values():
-        if tensor.dtype == torch.int64:
-            tensor.random_(3, 10)
-        else:
-            tensor.normal_()
+def real(model: torch.nn.Module, batch: Mapping[str, torch.Tensor], optimizer: Any, step: Step) -> list[Phase]:
+    """Run the steps with real kernels and return the phases of the last one."""
     clock = RealClock()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        run(clock, model, batch, record.optimizer_of(setting, model), record.step_of(setting))  # type: ignore[arg-type]
+        run(clock, model, batch, optimizer, step)  # type: ignore[arg-type]
         clock._open.__exit__(None, None, None)
     spans: dict[int, tuple[int, int]] = {}
     changes: list[tuple[int, int]] = []
@@ -95,14 +86,17 @@ def real(setting: Mapping[str, Any]) -> list[Phase]:
     ]
 
 
-def traced(setting: Mapping[str, Any]) -> list[Phase]:
-    """Trace the setting's steps with fake CPU tensors and return the phases of the last one."""
-    model = _without_host_states(record.model_of(setting))
+def traced(
+    model: torch.nn.Module,
+    batch: Callable[[], Mapping[str, torch.Tensor]],
+    optimizer: Callable[[torch.nn.Module], Any],
+    step: Step,
+) -> list[Phase]:
+    """Trace the steps of a meta model with fake CPU tensors and return the phases of the last one."""
     with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(None):
         hf.move(model, "cpu")
         tracer = Tracer("cpu")
-        batch = record.batch_of(setting, model, "cpu")
-        run(tracer, model, batch, record.optimizer_of(setting, model), record.step_of(setting))
+        run(tracer, model, batch(), optimizer(model), step)
     names = [name for name, _, _ in tracer.phases]
     return [
         _phase(names[i], [size for _, size in tracer.events[tracer.phases[i][2] : tracer.phases[i + 1][2]]])
@@ -110,10 +104,41 @@ def traced(setting: Mapping[str, Any]) -> list[Phase]:
     ]
 
 
-def differences(setting: Mapping[str, Any]) -> list[tuple[str, int, int]]:
-    """Return (phase, traced - real peak, traced - real end) of each phase that differs, in bytes."""
-    pairs = zip(traced(setting), real(setting), strict=True)
+def real_record(setting: Mapping[str, Any]) -> list[Phase]:
+    """Run a record's setting for real."""
+    model = _without_host_states(record.model_of(setting))
+    hf.move(model, "cpu")
+    _fill(model)
+    batch = record.batch_of(setting, model, "cpu")
+    for tensor in batch.values():
+        if tensor.dtype == torch.int64:
+            tensor.random_(3, 10)
+        else:
+            tensor.normal_()
+    return real(model, batch, record.optimizer_of(setting, model), record.step_of(setting))
+
+
+def traced_record(setting: Mapping[str, Any]) -> list[Phase]:
+    """Trace a record's setting on the fake CPU."""
+    model = _without_host_states(record.model_of(setting))
+    return traced(
+        model,
+        lambda: record.batch_of(setting, model, "cpu"),
+        partial(record.optimizer_of, setting),
+        record.step_of(setting),
+    )
+
+
+def unlike(fake: list[Phase], real: list[Phase]) -> list[tuple[str, int, int]]:
+    """Return (phase, fake - real peak, fake - real end) of each phase that differs, in bytes."""
+    pairs = zip(fake, real, strict=True)
     return [(a.name, a.peak - b.peak, a.end - b.end) for a, b in pairs if a != b]
+
+
+def differences(setting: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+    """Trace a record's setting on the fake CPU and for real, without oneDNN; return what `unlike` finds."""
+    torch.backends.mkldnn.enabled = False
+    return unlike(traced_record(setting), real_record(setting))
 
 
 def _without_host_states(model: torch.nn.Module) -> torch.nn.Module:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .kernels import GPU, Attention, choose
+from peakmem.tables.kernels import GPU, Attention, choose
 
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 

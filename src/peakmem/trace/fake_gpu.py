@@ -16,8 +16,6 @@ from pathlib import Path
 
 import torch
 
-from .kernels import GPU
-
 _CUDA = 1  # c10::DeviceType::CUDA
 _SLOTS = 96  # more virtual functions than any of the two interfaces has; reading past the end stays in the same section
 _IS_BUILT, _HAS_PRIMARY_CONTEXT = 2, 4  # ATen/detail/AcceleratorHooksInterface.h, after two destructor slots
@@ -73,7 +71,9 @@ def self_test() -> None:
     except RuntimeError as error:
         if isinstance(error, FakeGPUError):
             raise
-        raise FakeGPUError(f"the self-test failed: {str(error).splitlines()[0]}") from error
+        # The engine makes its device queues at the first backward of a process, for the devices it sees then.
+        early = "; a backward has already run in this process" if "device_ready_queues_" in str(error) else ""
+        raise FakeGPUError(f"the self-test failed: {str(error).splitlines()[0]}{early}") from error
 
 
 def _install() -> None:
@@ -119,8 +119,3 @@ def _install_hooks(torch_cpu: ctypes.CDLL) -> None:
     table[header + _HAS_PRIMARY_CONTEXT] = ctypes.cast(no, ctypes.c_void_p).value
     _keep.extend((table, yes, no))
     hooks.value = ctypes.addressof(table) + header * word
-
-
-def default_gpu() -> GPU:
-    """The GPU whose kernel choices are assumed when none is named: an sm_80 device."""
-    return GPU("sm_80", (8, 0))

@@ -16,8 +16,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
 from torch.optim.optimizer import _foreach_supported_types
 
+from peakmem.tables.kernels import GPU
+
 from .attention import AttentionOnGPU
-from .kernels import GPU
 
 # Operators with a composite kernel beside a CUDA one (native_functions.yaml, torch 2.13). On a CPU build no CUDA kernel
 # is registered, so a fake CUDA tensor takes the composite and allocates its temporaries. Any CUDA registration will do:

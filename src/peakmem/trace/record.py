@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from peakmem.tables.kernels import GPU
+
 from . import fake_gpu, hf, optimizers, step
-from .kernels import GPU
 from .patches import gpu_answers
 from .summary import summary
 from .tracer import Tracer
@@ -72,9 +73,10 @@ def trace(setting: Mapping[str, Any], gpu: GPU | None = None, events: bool = Fal
     """Trace one setting and return its record.
 
     `setting`: a dictionary with ``config``, ``task``, ``dtype``, ``autocast``, ``attention``, ``checkpointing``,
-    ``lora``, ``optimizer_impl``, ``accumulation``, ``batch`` and ``seq``; optionally ``optimizer`` (a name of
+    ``lora``, ``optimizer_impl``, ``accumulation``, ``batch`` and ``seq``. Optional: ``optimizer`` (a name of
     `optimizers.OPTIMIZERS`), ``loss`` ("sum": the logits' sum, no labels), ``set_to_none``, ``clip``, ``step``
-    ("first"), ``keep_output`` (alive through the backward) and ``selective`` (names of operations whose outputs checkpointing keeps). All numbers are bytes.
+    ("first"), ``keep_output`` (alive through the backward), ``target_seq`` and ``selective`` (operations whose
+    outputs checkpointing keeps). All numbers are bytes.
     """
     fake = fake_gpu.set_up()
     model = model_of(setting)

@@ -23,6 +23,13 @@ _INTO_NEW_ZEROS = {
     _aten.scatter.src: _aten.scatter_.src,
     _aten.scatter.value: _aten.scatter_.value,
 }
+# Loss.cpp, binary_cross_entropy_with_logits_backward: each step works on the result of the one before.
+_CHAINED = {_aten.sub.Tensor: _aten.sub_.Tensor, _aten.mul.Tensor: _aten.mul_.Tensor}
+
+# Losses whose scalar keeps the storage of all elements: the structured kernel sizes its output for them and then
+# resizes the tensor, which never shrinks a storage (Loss.cpp, TORCH_META_FUNC(mse_loss) and (smooth_l1_loss)).
+FULL_STORAGE = frozenset({_aten.mse_loss.default, _aten.smooth_l1_loss.default})
+
 # Updates that allocate nothing and have no fake kernel (FusedSgdKernel.cu, FusedAdagradKernel.cu).
 ONLY_IN_PLACE = frozenset({_aten._fused_sgd_.default, _aten._fused_adagrad_.default})
 
@@ -54,6 +61,14 @@ def sole_owner(tensor: torch.Tensor) -> bool:
     return counts[0] <= _SOLE[0] and counts[1] <= _SOLE[1]
 
 
+def storage_bytes(func: Any, args: tuple[Any, ...], size: int) -> int:
+    """Return the bytes of the storage that `func` makes for a result of `size` bytes, in a real run."""
+    if func not in FULL_STORAGE:
+        return size
+    shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
+    return max(size, shape.numel() * torch.result_type(args[0], args[1]).itemsize)
+
+
 def is_dense(tensor: torch.Tensor) -> bool:
     """Return whether the elements fill one block of memory without overlap, in any order of dimensions."""
     if tensor.is_contiguous():
@@ -79,6 +94,8 @@ def in_place(func: Any, args: tuple[Any, ...], asked_device: bool, node: Any) ->
             if old.shape == new.shape and old.dtype == new.dtype and sole_owner(old) and is_dense(old):
                 return _aten.add_.Tensor
         return None
+    if func in _CHAINED and node is not None and node.name() == "BinaryCrossEntropyWithLogitsBackward0":
+        return _CHAINED[func] if sole_owner(args[0]) else None
     update = _INTO_NEW_ZEROS.get(func)
     if update is not None and node is not None and node.name() in _NODES_INTO_NEW_ZEROS:
         return update

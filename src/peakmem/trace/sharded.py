@@ -10,8 +10,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
+from peakmem.tables.kernels import GPU
+
 from . import fake_gpu, hf, step
-from .kernels import GPU
 from .patches import gpu_answers
 from .ranks import ranks
 from .summary import summary

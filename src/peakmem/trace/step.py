@@ -42,7 +42,10 @@ def run(
     step: Step,
     after: Callable[[], None] = lambda: None,
 ) -> None:
-    """Track what exists, then run the steps under the tracer, calling `after` after each. Call it under ``FakeTensorMode`` and `gpu_answers`."""
+    """Track what exists, then run the steps under the tracer, calling `after` after each.
+
+    Call it under ``FakeTensorMode`` and `gpu_answers`.
+    """
     names = {id(p): name.rpartition(".")[0] for name, p in model.named_parameters()}
     tracer.enter("start")
     for parameter in model.parameters():

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .attention import AttentionOnGPU
-from .rewrites import ONLY_IN_PLACE, in_place
+from .rewrites import FULL_STORAGE, ONLY_IN_PLACE, in_place, storage_bytes
 
 _Tensor = torch.Tensor
 _device_of = torch.ops.prim.device.default
@@ -120,7 +120,10 @@ class Tracer(TorchDispatchMode):
         key = storage._cdata
         if key in self._live or tensor.device.type != self.device:
             return
-        block = Block(storage.nbytes(), func.name(), self.module(), self._phase, tensor)
+        size = storage.nbytes()
+        if func in FULL_STORAGE:
+            size = storage_bytes(func, args, size)
+        block = Block(size, func.name(), self.module(), self._phase, tensor)
         if func is _to_copy and self._forward:
             source = self.block_of(args[0])
             block.cast_of = source if source is not None and source.kind == "parameter" else None

@@ -1,0 +1,97 @@
+"""What the tracer sees of a step, and what it makes of it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from steps import LLAMA, events_of, setting, trace, traced_module
+
+from peakmem.trace.optimizers import make
+from peakmem.trace.process import TraceError, Worker, in_process
+
+
+def views_and_updates() -> None:
+    """Allocate 400 bytes, look at them, change them, and allocate 100 more."""
+    x = torch.empty(100, device="cuda")
+    x.view(10, 10).t()[2:].add_(1)
+    y = x > 0
+    del x
+    del y
+
+
+def host_tensors() -> None:
+    """Allocate on the host only."""
+    torch.empty(1000)
+
+
+def allocation_of(function_name: str) -> list[int]:
+    """Return a function's events."""
+    return events_of(globals()[function_name])
+
+
+def test_views_and_updates_allocate_nothing(worker: Worker) -> None:
+    assert worker.call(allocation_of, "views_and_updates") == [400, 100, -400, -100]
+
+
+def test_host_memory_is_not_counted(worker: Worker) -> None:
+    assert worker.call(allocation_of, "host_tensors") == []
+
+
+def test_a_steady_step_ends_where_it_began(worker: Worker) -> None:
+    levels = worker.call(traced_module, "mlp")["bytes"]
+    assert levels["step_start"] == levels["step_end"]
+    assert levels["grads"] == levels["params"] and levels["optimizer_state"] >= 2 * levels["params"]
+
+
+def test_kinds_add_up(worker: Worker) -> None:
+    record = worker.call(traced_module, "mlp")
+    assert sum(record["by_kind_after_forward"].values()) == record["bytes"]["after_forward"]
+    assert sum(record["by_kind_at_peak"].values()) == record["bytes"]["peak"]
+
+
+def test_every_byte_allocated_is_released_or_alive(worker: Worker) -> None:
+    record = worker.call(traced_module, "mlp")
+    assert sum(sum(part["bytes"]) for part in record["events"]) == 0
+
+
+def test_the_first_step_makes_the_optimizer_state(worker: Worker) -> None:
+    levels = worker.call(trace, setting(LLAMA, step="first"))["bytes"]
+    steady = worker.call(trace, setting(LLAMA))["bytes"]
+    assert levels["step_end"] - levels["step_start"] == steady["optimizer_state"]
+    assert levels["after_backward"] == steady["after_backward"] - steady["optimizer_state"]
+
+
+def test_keeping_gradients_keeps_their_memory(worker: Worker) -> None:
+    cleared = worker.call(trace, setting(LLAMA))["bytes"]
+    kept = worker.call(trace, setting(LLAMA, set_to_none=False))["bytes"]
+    assert kept["step_start"] - cleared["step_start"] == cleared["grads"]
+
+
+def test_keeping_the_output_keeps_the_logits(worker: Worker) -> None:
+    without = worker.call(trace, setting(LLAMA))["bytes_unrounded"]
+    kept = worker.call(trace, setting(LLAMA, keep_output=True))["bytes_unrounded"]
+    assert kept["after_forward"] - without["after_forward"] == 2 * 2 * 33 * LLAMA["vocab_size"]
+
+
+def test_selective_recomputation_keeps_the_named_products(worker: Worker) -> None:
+    all_again = worker.call(trace, setting(LLAMA, checkpointing=True))["bytes"]
+    some = worker.call(trace, setting(LLAMA, checkpointing=True, selective=["aten.mm.default"]))["bytes"]
+    none = worker.call(trace, setting(LLAMA))["bytes"]
+    assert all_again["after_forward"] < some["after_forward"] < none["after_forward"]
+
+
+def test_an_unknown_optimizer_is_named(worker: Worker) -> None:
+    with pytest.raises(ValueError, match="no optimizer 'Adamw'"):
+        make(torch.nn.Linear(2, 2), "Adamw")
+
+
+def vanish() -> None:
+    """End the process at once."""
+    import os
+
+    os._exit(3)
+
+
+def test_a_process_that_dies_is_reported() -> None:
+    with pytest.raises(TraceError, match="exit code 3"):
+        in_process(vanish)
