@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 
+from peakmem.answers import Change, Headroom
 from peakmem.cli.ask import model_of
 from peakmem.cli.parser import Parser, add_settings, settings_of
 from peakmem.errors import Impossible, printable
@@ -35,18 +36,9 @@ def run(words: list[str]) -> int:
     """Answer, in the form that was asked for."""
     given = parser().read(words)
     limit = percent(given)
-    settings, sizes = settings_of(given)
-    model = model_of(given.model, sizes)
-    from peakmem.estimate import estimate
-
     if given.timeline and not (given.json or given.plot):
         raise Impossible("--timeline adds to --json or --plot FILE: give one of them")
-    ledger = estimate(model, **settings)
-    room = None
-    if settings.get("gpu"):
-        from peakmem.plan.headroom import headroom
-
-        room = headroom(ledger, settings["gpu"])
+    ledger, room, tried, together = answered(given)
     if given.json:
         write_json(ledger, given.timeline)
     elif given.plot:
@@ -59,13 +51,29 @@ def run(words: list[str]) -> int:
         say(plain(answer(ledger)) + f"written to {printable(given.plot)[1:-1]}\n")
     else:
         from peakmem.cli.output import show
-        from peakmem.plan.levers import measure_of, try_levers
         from peakmem.views.text import page
 
-        tried, together = ((), None) if room is None or room.fits else try_levers(
-            settings, measure_of(model, settings["gpu"]))
         show(lambda width: page(ledger, room, tried, together, width))
     return 1 if limit is not None and room and (room.percent > limit or (room.close and limit <= 100)) else 0
+
+
+def answered(given: argparse.Namespace) -> tuple[Ledger, Headroom | None, tuple[Change, ...], Change | None]:
+    """The ledger; with a GPU its room; and, where people will read that it does not fit, what would help."""
+    from peakmem.estimate import estimate
+
+    settings, sizes = settings_of(given)
+    model = model_of(given.model, sizes)
+    ledger = estimate(model, **settings)
+    if not settings.get("gpu"):
+        return ledger, None, (), None
+    from peakmem.plan.headroom import headroom
+
+    room = headroom(ledger, settings["gpu"])
+    if room.fits or given.json or given.plot:
+        return ledger, room, (), None
+    from peakmem.plan.levers import measure_of, try_levers
+
+    return ledger, room, *try_levers(settings, measure_of(model, settings["gpu"]))
 
 
 def write_json(ledger: Ledger, timeline: bool) -> None:

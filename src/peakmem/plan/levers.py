@@ -102,7 +102,8 @@ def try_levers(settings: Settings, measure: Measure) -> tuple[tuple[Change, ...]
     """Every lever on a run by itself, and the fewest that make it fit together (or all, where that is not enough)."""
     before, fits = measure(settings)
     tried = tuple(change for change in (_try(lever, settings, measure, before) for lever in LEVERS) if change)
-    if fits or any(change.fits for change in tried if change.lever != "sharding (FSDP)"):
+    alone = {lever.name for lever in LEVERS if lever.alone}
+    if fits or any(change.fits for change in tried if change.lever not in alone):
         return tried, None
     return tried, _together(settings, measure, before)
 

@@ -88,8 +88,9 @@ def bars(axes: Any, ledger: Ledger, headroom: Headroom | None) -> None:
     axes.set_title(dollars(about(ledger)), loc="left", fontsize=7.5, color=QUIET, wrap=True)
     plain_frame(axes)
     handles, names = axes.get_legend_handles_labels()
-    order = sorted(range(len(names)), key=lambda i: -i)  # as the bars are stacked: the last on top
-    axes.legend([handles[i] for i in order], [names[i] for i in order], fontsize=7.5, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.6)
+    # As the bars are stacked: the last on top.
+    axes.legend(handles[::-1], names[::-1], fontsize=7.5, frameon=False, loc="upper left",
+                bbox_to_anchor=(1.0, 1.0), handlelength=1.6)
 
 
 def over_time(axes: Any, ledger: Ledger) -> None:

@@ -39,7 +39,7 @@ def fitted(line: Line, width: int) -> list[Line]:
     return [[*line[:-1], ("  ", ""), *first], *([(" " * (size + 2), ""), *more] for more in rest)]
 
 
-def largest(ledger: Ledger, width: int, count: int = 8) -> list[Line]:
+def largest(ledger: Ledger, width: int, count: int = 6) -> list[Line]:
     """What holds most at the peak, and why it is alive. Lines of one kind and size stand together."""
     alive = [entry for entry in ledger.lines if entry.at_peak and not entry.scratch]
     groups: dict[tuple[str, str, int, int], list[Entry]] = {}

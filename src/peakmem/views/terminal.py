@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TextIO
 
 from peakmem.views.colours import COLOURS
 from peakmem.views.layout import Line
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 STYLES = {"": "", "strong": "bold", "dim": "dim", "good": "bold green", "bad": "bold red"}
+WHITE = frozenset({"weights", "gradients", "activations", "context"})
+"""Kinds whose colour carries white letters; the others carry black ones."""
 
 
 def show(lines: Callable[[int], list[Line]], file: TextIO) -> None:
-    """Print lines, made for the terminal's width, with the colours that it has."""
+    """Print lines, made for the terminal's width, with the colours that it has.
+
+    Where they are more than the terminal has rows, the answer has scrolled away: it is said again at the end.
+    """
     from rich.console import Console
+
+    console = Console(file=file, highlight=False, emoji=False, markup=False)
+    made = lines(max(60, min(100, console.width)))
+    put(console, made)
+    if len(made) >= console.height:
+        end = next((i for i, line in enumerate(made) if not line), 0)
+        put(console, [[], *made[: min(end, 2)]])
+
+
+def put(console: Console, lines: Iterable[Line]) -> None:
+    """Print lines on a console of rich."""
     from rich.style import Style
     from rich.text import Text
 
-    console = Console(file=file, highlight=False, emoji=False, markup=False)
     styles = {name: Style.parse(text) for name, text in STYLES.items()}
-    styles |= {kind: Style(color="white" if kind in DARK else "black", bgcolor=look.light)
+    styles |= {kind: Style(color="white" if kind in WHITE else "black", bgcolor=look.light)
                for kind, look in COLOURS.items()}
-    for line in lines(max(60, min(100, console.width))):
+    for line in lines:
         text = Text(no_wrap=True, overflow="ignore", end="\n")
         for piece, style in line:
             text.append(piece, styles.get(style, Style()))
         console.print(text, crop=False)
-
-
-DARK = frozenset({"weights", "gradients", "activations", "context"})
-"""Kinds whose colour carries white letters; the others carry black ones."""
