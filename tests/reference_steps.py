@@ -66,6 +66,8 @@ def setup_of(record: Record) -> Setup:
     )
     if record["seq"]:
         given["sequence"] = record["seq"]
+    if record.get("loss"):
+        given["loss"] = record["loss"]
     return Setup.of(**given)
 
 

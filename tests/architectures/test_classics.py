@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from math import prod
 from typing import Any
 
@@ -12,9 +13,12 @@ from peakmem.estimate.replay import value
 from peakmem.estimate.settings import structure_of
 from peakmem.readers.hf_config import from_config
 from peakmem.setup import Setup
-from tests.reference_steps import differences, events_by_phase, ids_of, records
+from tests.reference_steps import DATA, differences, events_by_phase, ids_of, records
 
 FAMILIES = ("gpt2", "opt", "gpt_neox", "bert", "vit")
+
+# Tiny models with what real ones rarely have, traced in the same way as traced_steps.json.
+RARE = {record["id"]: record for record in json.loads((DATA / "traced_classics.json").read_text())}
 
 GPT2 = {"model_type": "gpt2", "n_embd": 24, "n_layer": 3, "n_head": 3, "vocab_size": 97, "n_positions": 40}
 OPT = {
@@ -89,3 +93,17 @@ def test_reference_steps(name: str) -> None:
 def test_every_allocation(name: str) -> None:
     for phase, (ours, want) in events_by_phase(records()[name]).items():
         assert ours == want, phase
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_rare_switches(name: str) -> None:
+    """Narrow embeddings, norms without weights, one patch, one token, odd rotary sizes, sums for a loss."""
+    assert differences(RARE[name]) == {}
+    for phase, (ours, want) in events_by_phase(RARE[name]).items():
+        assert ours == want, phase
+
+
+def test_an_odd_rotary_size_is_rounded_up() -> None:
+    """A quarter of 20 elements is 5: arange(0, 5, 2) makes three frequencies, which turn 6."""
+    config = NEOX | {"hidden_size": 60, "rotary_pct": 0.25}
+    assert from_config(config).rotary_size == 6
