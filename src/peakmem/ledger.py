@@ -38,6 +38,7 @@ class Line:
     source: str  # which code it mirrors
     scratch: bool = False  # memory that no tensor owns: outside the `tensors` total
     at_peak: int = 0  # how many of them live at the peak
+    place: str = "device"  # or host, disk: then in no total of the device
 
     @property
     def bytes_at_peak(self) -> int:
@@ -49,13 +50,15 @@ class Totals:
     """Four totals in bytes, never mixed. None: not known.
 
     tensors: storages rounded to 512; allocated: max_memory_allocated; reserved: max_memory_reserved;
-    device: what nvidia-smi would show, lowest and highest.
+    device: what nvidia-smi would show, lowest and highest. host, disk: what offload puts there, beside these four.
     """
 
     tensors: int
     allocated: int | None = None
     reserved: int | None = None
     device: tuple[int, int] | None = None
+    host: int = 0
+    disk: int = 0
 
 
 @dataclass(frozen=True)

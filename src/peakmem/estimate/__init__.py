@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from peakmem.estimate.dividing import notes_on
+from peakmem.estimate.elsewhere import bytes_at
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import Level, Program, compiled, replay
 from peakmem.estimate.settings import structure_of
@@ -37,6 +40,9 @@ def estimate(model: str | Path | Model, setup: Setup | None = None, *, allocator
         from peakmem.estimate.reserved import totals_of
 
         totals = totals_of(structure, numbers, found.layers, setup.gpu, totals.tensors)
+    tape = interpret(structure)
+    if tape.elsewhere:
+        totals = replace(totals, host=bytes_at(tape, numbers, "host"), disk=bytes_at(tape, numbers, "disk"))
     return Ledger(
         origin="estimate",
         run=run_of(found, setup),
@@ -134,4 +140,4 @@ def notes_of(model: Model, setup: Setup) -> tuple[str, ...]:
     notes = [*model.notes]
     if recipe.note:
         notes.append(f"{recipe.name}: {recipe.note}")
-    return tuple(notes)
+    return (*notes, *notes_on(setup, recipe))

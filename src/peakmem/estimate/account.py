@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from peakmem.estimate.formulas import Count, add, number_of, size_text, terms
+from peakmem.estimate.elsewhere import lines_elsewhere
+from peakmem.estimate.formulas import Count, add, number_of, settled, size_text, terms
 from peakmem.estimate.replay import value
 from peakmem.estimate.tape import Key, Tape
 from peakmem.estimate.walk import Highest, Region, Spot, Walk
@@ -245,20 +246,23 @@ def lines_of(walk: Walk, layers: int, source: str) -> tuple[Line, ...]:
         alive = sum(number_of(at_peak[i], numbers) for i in members if i in at_peak)
         lines.append(Line(
             name=name, kind=KINDS[kind], bytes=walk.rounded[members[0]], count=count,
-            formula=size_text(key), substituted=size_text(key, numbers),
+            formula=size_text(settled(key, numbers)), substituted=size_text(key, numbers),
             born=born[members[0]], freed=freed.get(members[-1], ""),
             why=why_of(tape, members, KINDS[kind], name, born[members[0]], freed.get(members[-1], "")),
-            source=source, scratch=scratch, at_peak=alive,
+            source=tape.records[members[0]].source or source, scratch=scratch, at_peak=alive,
         ))
-    return tuple(lines)
+    return (*lines, *lines_elsewhere(tape, numbers, source))
 
 
 def why_of(tape: Tape, members: list[int], kind: str, name: str, born: str, freed: str) -> str:
     """Who needs a tensor, from what saved it; else what it is on the way to."""
     reasons = list(dict.fromkeys(reason for i in members for reason in tape.records[i].why))
+    purpose = tape.records[members[0]].purpose
     if kind == "weights":
         use = f"; kept for backward: {'; '.join(reasons)}" if reasons else ""
-        return f"{name} is read in every forward and backward{use}"
+        return f"{name}{f': {purpose}' if purpose else ' is read in every forward and backward'}{use}"
+    if purpose:
+        return f"{name}: {purpose}"
     if kind == "gradients":
         return f"{name}: what backward found, read by the optimizer, dropped by zero_grad"
     if kind == "optimizer_state":

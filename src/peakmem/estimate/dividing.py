@@ -10,14 +10,14 @@ Under --precision megatron stage 1 is Megatron's distributed optimizer: its own 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from peakmem.errors import Impossible
 from peakmem.estimate.structure import Structure
 from peakmem.setup import Setup
-from peakmem.tables.precisions import Precision
+from peakmem.tables.precisions import WIDTH, Precision
 
 ZERO = ("zero1", "zero2", "zero3")
 FLAT_REFUSES = ("adafactor", "muon")
@@ -91,3 +91,30 @@ def refuse(setup: Setup, recipe: Precision) -> None:
     if shard == "fsdp2" and offload != "optimizer+weights":
         raise Impossible(f"--offload {offload} with --shard fsdp2: its CPUOffloadPolicy moves shards, gradients and "
                          "states together, to the host; take --offload optimizer+weights, or --shard zero3")
+
+
+def notes_on(setup: Setup, recipe: Precision) -> Iterator[str]:
+    """What was assumed about sharding and offload, and what other settings of those stacks would hold."""
+    shard, gpus = way_of(setup), f"{setup.gpus} GPU{'s' if setup.gpus > 1 else ''}"
+    if shard == "fsdp2":
+        policy = ("shards, their gradients and states are fp32, units are gathered in 16 bit, gradients reduced in "
+                  f"{'fp32' if setup.reduce_dtype == 'auto' else setup.reduce_dtype}" if recipe.master else
+                  "no mixed-precision policy: units are gathered and reduced in the weights' dtype")
+        yield (f"fsdp2 on {gpus}: torch 2.13 fully_shard on each layer and on the model; {policy}. Its buffers come "
+               "from streams of their own, so reserved memory exceeds the tensors by more than usual")
+    if shard in ("zero1", "zero2") and recipe.gradient_buffer:
+        yield f"zero1 under {recipe.name} on {gpus}: Megatron-LM's distributed optimizer, with its fp32 gradient buffer"
+    elif shard in ZERO:
+        width = WIDTH[recipe.weights]
+        bucket = setup.reduce_bucket * width
+        yield (f"{shard} on {gpus}: DeepSpeed 0.19.8 with its defaults; the reduce bucket of {setup.reduce_bucket} "
+               f"elements ({bucket} bytes) is there whatever the model's size. Not counted: the copy of a bucket "
+               f"that is full before backward ends, up to {bucket} bytes for a moment")
+    if shard == "zero3":
+        yield ("zero3: each layer is gathered as one (set_z3_leaf_modules) and released after use; DeepSpeed's "
+               "stage3_prefetch_bucket_size adds up to 5e7 elements, stage3_max_reuse_distance keeps the last 5e8 "
+               f"elements gathered between forward and backward: up to {550_000_000 * width} bytes more")
+    if setup.offload != "none":
+        engine = "FSDP2's CPUOffloadPolicy" if shard == "fsdp2" else f"DeepSpeed 0.19.8, stage {shard[-1]}"
+        yield (f"offload {setup.offload}: {engine}; the optimizer runs on the host. Host and disk bytes are lines of "
+               "their own and in no total of the device")

@@ -49,9 +49,35 @@ def size_text(key: Key, numbers: Mapping[str, Any] | None = None) -> str:
 
 def factors(letters: tuple[str, ...], numbers: Mapping[str, Any] | None) -> list[str]:
     """The letters of a product, or their numbers, in the order people write them."""
-    words = [letter if numbers is None else str(value(letter, numbers)) for letter in ordered(letters)]
+    words = [shown(letter) if numbers is None else str(value(letter, numbers)) for letter in ordered(letters)]
     return [f"({word})" if any(sign in word for sign in "+-") and not word.lstrip("-").isdigit() else word
             for word in words]
+
+
+def shown(letter: str) -> str:
+    """A derived letter as people write it: `⌈a·d/w⌉` is rounded up."""
+    if "/w" not in letter:
+        return letter
+    share, _, multiple = letter.partition("^")
+    share = f"⌈{share.replace('*', '·')}⌉"
+    return f"{share}^{multiple}" if multiple else share
+
+
+NOTHING: Key = (0, ())
+
+
+def settled(key: Key, numbers: Mapping[str, Any]) -> Key:
+    """A size without choices between something and nothing: what the numbers choose; `NOTHING` if it is that."""
+    if key[0] == "+":
+        parts = [part for part in (settled(part, numbers) for part in key[1:]) if part != NOTHING]
+        return ("+", *parts) if len(parts) > 1 else parts[0] if parts else NOTHING
+    if key[0] != "from" or NOTHING not in key[4:]:
+        return key
+    _, least, divisor, choices, large, small = key
+    chosen = any(count >= least and count % divisor == 0
+                 for count in (product(1, letters, numbers) for letters in choices))
+    result: Key = large if chosen else small
+    return result
 
 
 def special_text(key: Key, numbers: Mapping[str, Any] | None) -> str:
@@ -90,7 +116,13 @@ def terms(counts: Mapping[Key, Count], numbers: Mapping[str, Any]) -> tuple[str,
 
         return int(size(item[0], numbers)) * number_of(item[1], numbers)
 
-    chosen = sorted(((key, count) for key, count in counts.items() if number_of(count, numbers)),
+    merged: dict[Key, Count] = {}
+    for key, count in counts.items():
+        into = merged.setdefault(settled(key, numbers), {})
+        for letter, times in count.items():
+            into[letter] = into.get(letter, 0) + times
+    merged.pop(NOTHING, None)
+    chosen = sorted(((key, count) for key, count in merged.items() if number_of(count, numbers)),
                     key=lambda item: (-total(item), str(item[0])))
     letters = " + ".join(term(key, count, None) for key, count in chosen)
     figures = " + ".join(term(key, count, numbers) for key, count in chosen)

@@ -204,6 +204,7 @@ class Unit:
 class FullyShard(Whole):
     """fully_shard() on every layer, then on the model."""
 
+    source = "torch 2.13 distributed/fsdp/_fully_shard/"
     unit_type: type[Unit] = Unit
 
     def __init__(self, tape: Tape, m: Structure) -> None:
@@ -223,9 +224,12 @@ class FullyShard(Whole):
         own = policy if policy and trained else dtype
         dtype = self.m.dtype if policy else dtype
         rows = rows_of(shape)
+        self.tape.purpose = "this GPU's shard, from which its unit is gathered for each forward and backward"
         shard = Parameter(rows, own, self.tape.new(rows, own, None, name).storage, name, trained, fold)
+        self.tape.purpose = ""
         key = size_key(dtype, (*flat(rows), "w"))
         record = Record(key, f"{name}, gathered", "weights", fold, False, self.tape.scope)
+        record.purpose, record.source = "whole while its unit computes", self.source
         whole = Parameter(shape, dtype, Resizable(self.tape, record), name, trained, fold)
         whole.shard = shard
         return whole

@@ -51,13 +51,16 @@ class Block(NamedTuple):
 class Record:
     """What the ledger will say of one storage."""
 
-    __slots__ = ("key", "name", "kind", "why", "scratch", "fold", "scope", "saved", "place")
+    __slots__ = ("key", "name", "kind", "why", "scratch", "fold", "scope", "saved", "place", "purpose",
+                 "source")
 
     def __init__(self, key: Key, name: str, kind: str, fold: str, scratch: bool, scope: str) -> None:
         self.key, self.name, self.kind, self.fold, self.scratch, self.scope = key, name, kind, fold, scratch, scope
         self.why: list[str] = []
         self.saved = False  # a node of the graph needs it
         self.place = "device"  # or host, disk
+        self.purpose = ""  # what it is for, where its kind does not say so
+        self.source = ""  # the code it mirrors, where that is not the model's
 
 
 class Storage:
@@ -87,7 +90,7 @@ class Resizable(Storage):
         if self.index < 0:
             old, self.index = self.record, len(self.tape.records)
             self.record = Record(old.key, old.name, old.kind, self.tape.fold, False, self.tape.scope)
-            self.record.why = old.why
+            self.record.why, self.record.purpose, self.record.source = old.why, old.purpose, old.source
             self.tape.records.append(self.record)
             self.events.append(self.index)
 
@@ -162,14 +165,13 @@ class Parameter(Tensor):
         return self.trained
 
     @property
+    def name(self) -> str:
+        return self.full_name
+
+    @property
     def owned(self) -> Parameter:
         """What the optimizer of this GPU updates: the shard where there is one."""
         return self.shard or self
-
-    @property
-    def state_dims(self) -> Dims:
-        """The shape of gradients and states as the optimizer sees them."""
-        return self.owned.dims
 
 
 class Keeper(Protocol):
@@ -195,6 +197,8 @@ class Tape:
         self.leave: Callable[[Tensor], None] | None = None  # called with what the model returns, if a loss follows
         self.arrived: Callable[[Parameter], None] | None = None  # called when a parameter's gradient is there
         self.fetch: Callable[[Parameter], None] | None = None  # called before a parameter is read
+        self.purpose = ""  # of new tensors, where their kind does not say so
+        self.origin = ""  # the code that makes tensors with a purpose
         self.place = "device"  # where new tensors lie; elsewhere they have a size and no events
         self.ones = ones
         self.scope = ""
@@ -235,6 +239,7 @@ class Tape:
             letters = flat(dims)
             key = size_key(dtype, renamed(letters, self.letters) if self.letters else letters)
         record = Record(key, name or self.scope, self.kind, self.fold, scratch, self.scope)
+        record.purpose, record.source = self.purpose, self.origin if self.purpose else ""
         if self.place != "device":
             record.place = self.place
             self.elsewhere += [record] if self.kind != "temporary" else []

@@ -13,9 +13,12 @@ from peakmem.estimate.tape import Key, Parameter, Tape, Tensor
 class Whole:
     """Nothing is divided: every GPU holds every parameter. What the other ways of dividing refine."""
 
+    source = ""
+
     def __init__(self, tape: Tape, m: Structure) -> None:
         self.tape, self.m = tape, m
         self.states_at = self.weights_at = "device"
+        tape.origin = self.source
 
     def parameter(self, shape: Dims, dtype: str, name: str, trained: bool, fold: str) -> Parameter:
         """Make a parameter; the tape's kind is weights."""
@@ -60,9 +63,7 @@ def total(parts: list[Key]) -> Key:
 
 def buffer(tape: Tape, key: Key, dtype: str, name: str, why: str, kind: str = "communication") -> Tensor:
     """A flat buffer of this size."""
-    outer, tape.kind = tape.kind, kind
+    outer, tape.kind, tape.purpose = tape.kind, kind, why
     made = tape.new((), dtype, None, name, key)
-    tape.kind = outer
-    if made.storage:
-        made.storage.record.why.append(why)
+    tape.kind, tape.purpose = outer, ""
     return made

@@ -24,7 +24,9 @@ PARTITION: Dims = (("trained/w^2",),)
 
 
 class Flat(Whole):
-    """What stages 1 and 2 share, and all of it where nothing is done to gradients but adding them up."""
+    """What stages 1 and 2 share. Alone: Megatron-LM's distributed optimizer, whose gradients stay in one buffer."""
+
+    source = "Megatron-LM core/optimizer/distrib_optimizer.py"
 
     def __init__(self, tape: Tape, m: Structure) -> None:
         super().__init__(tape, m)
@@ -62,6 +64,8 @@ class Flat(Whole):
 
 class Buckets(Flat):
     """The reduce bucket, and the partition of gradients."""
+
+    source = "deepspeed 0.19.8 runtime/zero/stage_1_and_2.py"
 
     def __init__(self, tape: Tape, m: Structure) -> None:
         super().__init__(tape, m)

@@ -42,6 +42,8 @@ def if_large(shape: Dims, large: Key, small: Key = (0, ())) -> Key:
 class Stage3(Whole):
     """Optimizer states, gradients and parameters are divided."""
 
+    source = "deepspeed 0.19.8 runtime/zero/stage3.py, partition_parameters.py"
+
     def __init__(self, tape: Tape, m: Structure) -> None:
         super().__init__(tape, m)
         tape.wrap, tape.leave, tape.arrived, tape.fetch = self.layer, None, self.arrived, self.fetch
@@ -60,12 +62,16 @@ class Stage3(Whole):
         """The part on this GPU; whole memory that comes and goes; whole memory that persists, where it is small."""
         if trained and self.owned is None:
             self.make_flat(dtype)
+        self.tape.purpose = "this GPU's part, from which it is gathered for each forward and backward"
         with self.weight_place():
             part = self.tape.new((cut(shape),), dtype, None, name)
+        self.tape.purpose = "small enough to stay whole all the time"
         resident = part if self.alone else self.tape.new(shape, dtype, None, f"{name}, persistent",
                                  if_large(shape, (0, ()), size_key(dtype, flat(shape))))
+        self.tape.purpose = ""
         record = Record(if_large(shape, size_key(dtype, flat(shape))), f"{name}, gathered", "weights", fold, False,
                         self.tape.scope)
+        record.purpose, record.source = "whole while its layer or module computes", self.source
         p = Parameter(shape, dtype, Resizable(self.tape, record), name, trained, fold)
         p.shard = self.owned if trained else None
         self.resident += [part, resident]
