@@ -78,7 +78,7 @@ def cudnn(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor
     if mask is not None:
         n.saves(mask, f"the backward of {n.scope} adds it to the scores again")
     out = n.makes(q.dims[:3] + v.dims[3:], q.dtype, dense_order(q.dims, q.memory), "attention output")
-    lse = n.makes((*q.dims[:3], ()), "fp32", None, "logsumexp")
+    lse = n.makes((*q.dims[:3], () if n.active else ("0",)), "fp32", None, "logsumexp")
     seed = n.makes((), "int64", None, "random seed")
     offset = n.makes((), "int64", None, "random offset")
     return finish(n, q, k, v, out, lse, seed, offset)
@@ -106,6 +106,7 @@ def pad(x: Tensor, letter: str) -> Tensor:
 def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     """aten::_scaled_dot_product_efficient_attention: as flash, with the logsumexp's s rounded up to 32.
 
+    No logsumexp where no gradient is wanted.
     Source: aten/src/ATen/native/transformers/cuda/attention.cu.
     """
     q, k, v = autocast(q), autocast(k), autocast(v)
@@ -116,7 +117,7 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Te
         n.saves(mask, f"the backward of {n.scope} adds it to the scores again")
     (b, a, s), d = q.dims[:3], v.dims[3]
     out = n.makes((b, a, s, d), q.dtype, b + s + a + d, "attention output")
-    lse = n.makes((b, a, (f"{s[0]}^32",)), "fp32", None, "logsumexp")
+    lse = n.makes((b, a, (f"{s[0]}^32",) if n.active else ("0",)), "fp32", None, "logsumexp")
     seed = n.makes((), "int64", None, "random seed")
     offset = n.makes((), "int64", None, "random offset")
     return finish(n, q, k, v, out, lse, seed, offset)
@@ -151,7 +152,10 @@ def finish(n: Node, q: Tensor, k: Tensor, v: Tensor, out: Tensor, *small: Tensor
     for x in small:
         n.keeps(x, f"the backward of {n.scope} repeats the softmax with it")
     for i, x in enumerate((q, k, v)):
-        n.gradient(i, memory=dense_order(x.dims, x.memory))
+        if n.needs(i):
+            n.gradient(i, memory=dense_order(x.dims, x.memory))
+        else:  # the kernel makes all three
+            n.works(x.dims, x.dtype)
     return n.output(out)
 
 

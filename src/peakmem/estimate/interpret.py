@@ -24,7 +24,7 @@ def interpret(m: Structure) -> Tape:
     code = code_of(m.architecture, m.implementation)
     tape = Tape(m.ones)
     tape.parts = parts = divided(tape, m)
-    tape.trains_inputs = bool(m.lora) and m.checkpoint != "none"
+    tape.trains_inputs = m.checkpoint != "none" and m.implementation == "transformers"
     with writing(tape):
         tape.phase("start" if m.run == "training" else "load")
         buffers = define(tape, m, code)

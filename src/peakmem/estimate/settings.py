@@ -20,6 +20,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
 
     unfold: interpret every layer by itself (for tests). Errors: Impossible.
     """
+    check_loss(model, setup)
     recipe = PRECISIONS[setup.precision]
     numbers = sizes_of(model, setup)
     kinds = kinds_of(model)
@@ -30,9 +31,11 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
     elif frozen:
         parts = [runs_of(part) for part in (kinds[:frozen], kinds[frozen:])] if model.layer_kinds else \
             [[(kinds, times)] for times in (frozen, model.layers - frozen) if times]
-        segments, counts = segments_of([run for part in parts for run in part], apart, len(parts[0]))
+        segments, counts = segments_of([run for part in parts for run in part], apart, len(parts[0]), True)
     else:
-        segments, counts = segmented(kinds, apart) if model.layer_kinds else segments_of([(kinds, model.layers)], apart)
+        partly = bool(setup.lora_rank or setup.freeze)
+        segments, counts = segmented(kinds, apart, partly) if model.layer_kinds else \
+            segments_of([(kinds, model.layers)], apart, 0, partly)
     numbers |= counts
     optimizer = find_optimizer(setup.optimizer)
     switches = set(model.switches)
@@ -107,6 +110,17 @@ def kept_operations(setup: Setup) -> tuple[str, ...]:
         if word not in SAVED:
             raise UnknownName("operation for --checkpoint-save", word, SAVED)
     return tuple(op for word in setup.checkpoint_save for op in SAVED[word])
+
+
+def check_loss(model: Model, setup: Setup) -> None:
+    """Refuse the losses that run a causal language model's head where the code has none. Errors: Impossible."""
+    from peakmem.architectures import code_of
+
+    known = getattr(code_of(model.architecture, setup.implementation), "LOSSES", (setup.loss,))
+    if setup.loss not in known:
+        raise Impossible(f"--loss {setup.loss} goes with transformers' causal language models, not with "
+                         f"{model.architecture} as --implementation {setup.implementation} has it; give "
+                         f"{' or '.join(known)}")
 
 
 def implementation_of(optimizer: Any, setup: Setup, fused_update: bool) -> str:

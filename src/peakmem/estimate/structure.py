@@ -19,7 +19,7 @@ class Segment:
     """A stretch of equal layers, or of equal groups of layers.
 
     kinds: the layers of one repetition; letter: how many repetitions; copies: which of them are interpreted:
-    `first` (the first alone), `body` (all others but a last), `last`.
+    `first` and `second` (each alone), `body` (all others but a last), `last`.
     """
 
     kinds: tuple[str, ...]
@@ -31,7 +31,7 @@ class Segment:
         """How often this copy stands for a repetition, as a letter; empty: once."""
         if copy != "body":
             return ""
-        return f"{self.letter}-{2 if 'last' in self.copies else 1}"
+        return f"{self.letter}-{len(self.copies) - 1}"
 
 
 @dataclass(frozen=True)
@@ -141,12 +141,13 @@ def unfolded(kinds: tuple[str, ...], frozen: int = 0) -> tuple[Segment, ...]:
     return tuple(Segment((kind,), "1", ("first",), i < frozen) for i, kind in enumerate(kinds))
 
 
-def segmented(kinds: tuple[str, ...], apart: bool = False) -> tuple[tuple[Segment, ...], dict[str, int]]:
+def segmented(kinds: tuple[str, ...], apart: bool = False,
+              partly: bool = False) -> tuple[tuple[Segment, ...], dict[str, int]]:
     """Layers as few repeated stretches, and how often each is repeated.
 
     apart: the last repetition is interpreted by itself (what runs first in backward differs from the rest).
     """
-    return segments_of(runs_of(kinds), apart)
+    return segments_of(runs_of(kinds), apart, 0, partly)
 
 
 def runs_of(kinds: tuple[str, ...]) -> list[tuple[tuple[str, ...], int]]:
@@ -159,17 +160,19 @@ def runs_of(kinds: tuple[str, ...]) -> list[tuple[tuple[str, ...], int]]:
     return runs
 
 
-def segments_of(runs: list[tuple[tuple[str, ...], int]], apart: bool,
-                frozen: int = 0) -> tuple[tuple[Segment, ...], dict[str, int]]:
+def segments_of(runs: list[tuple[tuple[str, ...], int]], apart: bool, frozen: int = 0,
+                partly: bool = False) -> tuple[tuple[Segment, ...], dict[str, int]]:
     """Stretches from patterns and how often each is repeated; a copy that would stand for nothing is left out.
 
-    frozen: how many of the first stretches are not trained.
+    frozen: how many of the first stretches are not trained. partly: not all parameters are trained, so the first
+    layer may keep less than the others, and what all share goes with the second one's backward.
     """
+    wanted = ("first", *(("second",) if partly else ()), "body", *(("last",) if apart else ()))
     segments, counts = [], {}
     for i, (pattern, times) in enumerate(runs):
         letter = "n" if len(runs) == 1 and len(pattern) == 1 else f"n{i + 1}"
-        copies = ("first", "body") if not apart else ("first", "body", "last") if times > 2 else ("first", "last")
-        segments.append(Segment(pattern, letter, copies if times > 1 else ("first",), i < frozen))
+        copies = wanted if times >= len(wanted) else tuple(copy for copy in wanted if copy != "body")[:times]
+        segments.append(Segment(pattern, letter, copies, i < frozen))
         counts[letter] = times
     return tuple(segments), counts
 

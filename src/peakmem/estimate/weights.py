@@ -139,14 +139,14 @@ def embed(ids: Tensor, name: str, inputs: bool = True, scaled: bool = False) -> 
         out = n.output(out)
         if scaled:
             out = scale(out, "output, scaled")
-        return leaf(out) if inputs and current().trains_inputs else out
+        return leaf(out) if inputs and current().trains_inputs and not out.needs_grad else out
 
 
 def leaf(x: Tensor) -> Tensor:
     """requires_grad_() on a result that needs none: a leaf, which keeps its gradient as long as the graph lives.
 
-    transformers does so to embeddings when a model with adapters is checkpointed
-    (modeling_utils.py, enable_input_require_grads).
+    transformers does so to frozen embeddings when a model is checkpointed
+    (modeling_utils.py, gradient_checkpointing_enable and enable_input_require_grads).
     """
     return Node.leaf(x)
 
