@@ -23,6 +23,8 @@ from peakmem.estimate.weights import embed, project
 
 MIRRORS = "arXiv:2205.05198, figure 2"
 INPUTS = {"input_ids": ("b s", "int64"), "labels": ("b s", "int64")}
+LOSSES = ("upcast", "sum")
+RUNS = ("training",)
 
 
 def define(m: Structure) -> Definition:

@@ -20,7 +20,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
 
     unfold: interpret every layer by itself (for tests). Errors: Impossible.
     """
-    check_loss(model, setup)
+    check_code(model, setup)
     recipe = PRECISIONS[setup.precision]
     numbers = sizes_of(model, setup)
     kinds = kinds_of(model)
@@ -112,11 +112,15 @@ def kept_operations(setup: Setup) -> tuple[str, ...]:
     return tuple(op for word in setup.checkpoint_save for op in SAVED[word])
 
 
-def check_loss(model: Model, setup: Setup) -> None:
-    """Refuse the losses that run a causal language model's head where the code has none. Errors: Impossible."""
+def check_code(model: Model, setup: Setup) -> None:
+    """Refuse what the architecture's code does not have: LOSSES and RUNS, where it names them. Errors: Impossible."""
     from peakmem.architectures import code_of
 
-    known = getattr(code_of(model.architecture, setup.implementation), "LOSSES", (setup.loss,))
+    code = code_of(model.architecture, setup.implementation)
+    if setup.run not in getattr(code, "RUNS", (setup.run,)):
+        raise Impossible(f"--implementation {setup.implementation} has no --run {setup.run}; give transformers, or "
+                         f"--run {' or '.join(code.RUNS)}")
+    known = getattr(code, "LOSSES", (setup.loss,))
     if setup.loss not in known:
         raise Impossible(f"--loss {setup.loss} goes with transformers' causal language models, not with "
                          f"{model.architecture} as --implementation {setup.implementation} has it; give "
