@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from peakmem.errors import Impossible
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import compiled, replay
 from peakmem.estimate.settings import structure_of
@@ -56,3 +57,9 @@ def test_gpt2_has_124_million_parameters(implementation: str) -> None:
     sizes = replay(compiled(tape), numbers, rounding=1)["start"]
     inputs = 2 * 8 * 1024
     assert (sizes.end - inputs) // 3 == 2 * 124_439_808  # weights and two states, 2 bytes each
+
+
+@pytest.mark.parametrize("settings", [{"run": "inference"}, {"loss": "fused"}, {"loss": "chunked"}])
+def test_what_the_papers_block_does_not_have_is_refused(settings: dict[str, str]) -> None:
+    with pytest.raises(Impossible, match="paper"):
+        structure_of(from_config({"model_type": "gpt2"}), Setup.of(implementation="paper", **settings))

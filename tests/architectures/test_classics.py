@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from peakmem.errors import Impossible
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import value
 from peakmem.estimate.settings import structure_of
@@ -107,3 +108,9 @@ def test_an_odd_rotary_size_is_rounded_up() -> None:
     """A quarter of 20 elements is 5: arange(0, 5, 2) makes three frequencies, which turn 6."""
     config = NEOX | {"hidden_size": 60, "rotary_pct": 0.25}
     assert from_config(config).rotary_size == 6
+
+
+@pytest.mark.parametrize("config", [BERT, VIT], ids=["bert", "vit"])
+def test_losses_of_language_models_are_refused(config: dict[str, Any]) -> None:
+    with pytest.raises(Impossible, match="--loss fused"):
+        structure_of(from_config(config), Setup.of(loss="fused"))
