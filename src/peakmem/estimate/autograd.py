@@ -15,7 +15,7 @@ from __future__ import annotations
 from sys import getrefcount
 from typing import Any
 
-from peakmem.estimate.layout import GAP, Dims, dense_order, is_dense, viewable
+from peakmem.estimate.layout import GAP, Dims, dense_order, is_contiguous, is_dense, viewable
 from peakmem.estimate.node import Edge, Node
 from peakmem.estimate.tape import Begin, Block, End, Parameter, Place, Tape, Tensor, current
 
@@ -138,7 +138,7 @@ def accumulate(tape: Tape, p: Parameter, g: Tensor, shared: bool) -> None:
         p.arrived = g
         return
     if p.grad is None:
-        if shared:
+        if shared or not is_contiguous(g.dims, g.memory, tape.ones):
             g = tape.new(g.dims, g.dtype, None, g.name)
         if g.storage:
             g.storage.record.kind = "gradients"
