@@ -12,7 +12,7 @@ from peakmem.estimate.dividing import notes_on
 from peakmem.estimate.elsewhere import bytes_at
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import Level, Program, compiled, replay
-from peakmem.estimate.settings import structure_of
+from peakmem.estimate.settings import structure_of, way_of_step
 from peakmem.estimate.structure import Structure
 from peakmem.ledger import Detail, Ledger, Parameters, Totals
 from peakmem.model import Model
@@ -134,10 +134,13 @@ def run_of(model: Model, setup: Setup) -> dict[str, Any]:
 
 def notes_of(model: Model, setup: Setup) -> tuple[str, ...]:
     """What was assumed."""
+    from peakmem.estimate.optimizers.notes import notes_on_step
     from peakmem.tables.precisions import PRECISIONS
 
     recipe = PRECISIONS[setup.precision]
     notes = [*model.notes]
     if recipe.note:
         notes.append(f"{recipe.name}: {recipe.note}")
+    if setup.run == "training":
+        notes += notes_on_step(setup, way_of_step(setup))
     return (*notes, *notes_on(setup, recipe))

@@ -91,6 +91,8 @@ def special_text(key: Key, numbers: Mapping[str, Any] | None) -> str:
     if key[0] == "smaller side squared":
         left, right = ("·".join(factors(side, numbers)) for side in key[2:])
         return f"{key[1]}·min({left}, {right})²"
+    if key[0] == "times largest":
+        return f"({size_text(key[1], numbers)})·⌈largest tensor/{key[2]}⌉"
     _, least, divisor, choices, large, small = key
     if numbers is not None:
         chosen = any(count >= least and count % divisor == 0

@@ -117,6 +117,7 @@ def special_size(key: Key, numbers: Mapping[str, Any]) -> Any:
     ("smaller", key, key)                       the smaller of two
     ("blocks", width, block, letters)           width for each block of elements, the last one perhaps not full
     ("smaller side squared", width, left, right)  a square as long as the smaller of two products
+    ("times largest", key, block, choices)      a size for each block of the largest of some products
     ("from", least, divisor, choices, large, small)  `large` if one of the products in choices is at least `least` and
                                                 a multiple of `divisor`, else `small`
     """
@@ -131,6 +132,12 @@ def special_size(key: Key, numbers: Mapping[str, Any]) -> Any:
         left, right = product(1, key[2], numbers), product(1, key[3], numbers)
         side = left * (left <= right) + right * (left > right)
         return key[1] * side * side
+    if key[0] == "times largest":
+        most = 0
+        for letters in key[3]:
+            count = product(1, letters, numbers)
+            most = most * (most >= count) + count * (most < count)
+        return size(key[1], numbers) * -(-most // key[2])
     _, least, divisor, choices, large, small = key
     counts = [product(1, letters, numbers) for letters in choices]
     below = 1

@@ -80,7 +80,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         loss=setup.loss,
         micro_batches=min(setup.accumulation, different_batches(setup)),
         optimizer=optimizer.name,
-        optimizer_implementation=implementation_of(optimizer, setup, fused_update(setup, recipe.fused_update)),
+        optimizer_implementation=way_of_step(setup),
         master=recipe.master or "",
         state_dtype=setup.state_dtype if setup.state_dtype != "auto" else recipe.states if recipe.master else "",
         gradient_buffer=recipe.gradient_buffer or "",
@@ -127,13 +127,14 @@ def check_code(model: Model, setup: Setup) -> None:
                          f"{' or '.join(known)}")
 
 
-def implementation_of(optimizer: Any, setup: Setup, fused_update: bool) -> str:
+def way_of_step(setup: Setup) -> str:
     """How the step runs: fused where the recipe has it so, else as asked, where the optimizer has that form.
 
     Without a wish, or where the optimizer lacks what is wished, its first form: PyTorch's default.
     """
-    ways = optimizer.temporaries
-    wanted = "fused" if fused_update else setup.optimizer_implementation
+    ways = find_optimizer(setup.optimizer).temporaries
+    fused = fused_update(setup, PRECISIONS[setup.precision].fused_update)
+    wanted = "fused" if fused else setup.optimizer_implementation
     return wanted if wanted in ways else str(next(iter(ways)))
 
 

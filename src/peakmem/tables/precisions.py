@@ -55,9 +55,9 @@ PRECISIONS: Mapping[str, Precision] = {row.name: row for row in (
     Precision(
         "mixed", "bf16 weights and gradients, fp32 master weights and states", "bf16", None, "bf16", None, "fp32",
         "fp32", True,
-        "the optimizer holds fp32 master weights and reads bf16 gradients in one fused pass; DeepSpeed's step also "
-        "converts gradients to fp32 (up to 4 bytes per parameter of the piece it updates), Megatron keeps "
-        "fp32 gradients all the time (18 bytes: --precision megatron)",
+        "the optimizer holds fp32 master weights and reads bf16 gradients in one fused pass; DeepSpeed holds a "
+        "flat copy of all bf16 gradients during the step (2 bytes per parameter more), Megatron keeps fp32 "
+        "gradients all the time (18 bytes: --precision megatron)",
         "ZeRO, Rajbhandari et al. 2020, section 3.1: 2 + 2 + 12 bytes, https://arxiv.org/abs/1910.02054",
     ),
     Precision("amp-bf16", "fp32 weights, autocast to bf16", "fp32", "bf16", "fp32", None, None, "fp32", False,

@@ -15,7 +15,7 @@ from peakmem.estimate.optimizers.clipping import clip_grad_norm
 from peakmem.estimate.optimizers.matrices import Adafactor, Muon
 from peakmem.estimate.optimizers.plain import SGD, Adagrad, Lion, Momentum, Nesterov, RMSprop
 from peakmem.estimate.optimizers.rule import Rule
-from peakmem.estimate.optimizers.slots import SCALAR, Slot, each, free_folded
+from peakmem.estimate.optimizers.slots import SCALAR, Slot, each, free_folded, named
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Key, Tape
 
@@ -71,7 +71,7 @@ class Training:
             fold = p.fold
             parts.append((width, (fold, *letters) if fold else letters))
         outer, self.tape.kind = self.tape.kind, "gradients"
-        self.buffer = self.tape.new(SCALAR, dtype, None, "gradient buffer", collected(parts))
+        self.buffer = named("gradient buffer", SCALAR, dtype, collected(parts))
         self.tape.kind = outer
 
     def make_gradients(self) -> None:

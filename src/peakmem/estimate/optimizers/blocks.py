@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from peakmem.estimate.layout import BYTES, flat, size_key
 from peakmem.estimate.optimizers.rule import Rule
-from peakmem.estimate.optimizers.slots import SCALAR, Slot
+from peakmem.estimate.optimizers.slots import SCALAR, Slot, named
 from peakmem.estimate.tape import Key, current
 from peakmem.tables.optimizers import OPTIMIZERS
 
@@ -28,7 +28,7 @@ class EightBit(Rule):
             outer, tape.kind = tape.kind, "optimizer_state"
             sizes = tuple(sorted({letters_of(slot) for slot in self.slots}))
             key = ("from", self.row.least, 1, sizes, (self.row.tables, ()), NOTHING)
-            self.tables = [tape.new(SCALAR, "fp32", None, f"optimizer/{name}", key)
+            self.tables = [named(f"optimizer/{name}", SCALAR, "fp32", key)
                            for name in ("code table, signed", "code table, unsigned")]
             tape.kind = outer
         super().make_states()

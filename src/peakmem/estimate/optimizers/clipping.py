@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from peakmem.estimate.layout import BYTES
-from peakmem.estimate.optimizers.slots import SCALAR, Slot, TensorList, each
-from peakmem.estimate.tape import Key, Tensor, current
+from peakmem.estimate.layout import BYTES, flat, size_key
+from peakmem.estimate.optimizers.slots import SCALAR, Slot, TensorList, by_dtype, each, named
+from peakmem.estimate.tape import Key, Tensor
 
 
 def clip_grad_norm(slots: list[Slot]) -> Tensor | None:
@@ -20,24 +20,37 @@ def clip_grad_norm(slots: list[Slot]) -> Tensor | None:
 
 
 def get_total_norm(slots: list[Slot]) -> Tensor:
-    norms = TensorList(slot.scalar("gradient norm", slot.gradient_dtype) for slot in each(slots))
+    """The norms of each group, then their norm."""
+    norms = TensorList()
+    for group in by_dtype(slots):
+        partial = named("norms of pieces of gradients", SCALAR, "fp32", pieces(group), scratch=True)
+        norms += [slot.scalar("gradient norm", slot.gradient_dtype) for slot in each(group)]
+        del partial
     dtype = "fp32" if any(norm.dtype == "fp32" for norm in norms) else norms[0].dtype
-    tape = current()
-    stack = tape.new(SCALAR, dtype, None, "gradient norms", stacked(slots, BYTES[dtype]))
-    total_norm = tape.new(SCALAR, dtype, None, "total gradient norm")
+    stack = named("gradient norms", SCALAR, dtype, stacked(slots, BYTES[dtype]))
+    total_norm = named("total gradient norm", SCALAR, dtype)
     del stack
     return total_norm
 
 
 def clip_grads_with_norm(total_norm: Tensor) -> None:
     """`clip_coef = max_norm / (total_norm + 1e-6)`: a sum, its reciprocal, the quotient; then the clamped one."""
-    tape, dtype = current(), total_norm.dtype
-    shifted = tape.new(SCALAR, dtype, None, "total gradient norm, shifted")
-    reciprocal = tape.new(SCALAR, dtype, None, "its reciprocal")
-    clip_coef = tape.new(SCALAR, dtype, None, "clip coefficient")
+    dtype = total_norm.dtype
+    shifted = named("total gradient norm, shifted", SCALAR, dtype)
+    reciprocal = named("its reciprocal", SCALAR, dtype)
+    clip_coef = named("clip coefficient", SCALAR, dtype)
     del reciprocal, shifted
-    clip_coef_clamped = tape.new(SCALAR, dtype, None, "clip coefficient, clamped")
+    clip_coef_clamped = named("clip coefficient, clamped", SCALAR, dtype)
     del clip_coef, clip_coef_clamped
+
+
+def pieces(slots: list[Slot]) -> Key:
+    """_foreach_norm's scratch: one fp32 number per 65536 elements of the largest tensor, for each tensor.
+
+    Source: aten/src/ATen/native/cuda/ForeachReduceOp.cu, kChunkSize.
+    """
+    sizes = tuple(sorted({size_key("fp32", flat(slot.dims))[1] for slot in slots}))
+    return ("times largest", stacked(slots, BYTES["fp32"]), 65536, sizes)
 
 
 def stacked(slots: list[Slot], width: int) -> Key:

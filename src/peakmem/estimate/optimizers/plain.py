@@ -53,6 +53,7 @@ class Adagrad(Rule):
     """Adagrad: the constructor makes its states, so they exist before the first step."""
 
     at_construction = True
+    step_on_device = True
 
     def states(self, slot: Slot) -> None:
         slot.keep("sum")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from peakmem.estimate.layout import Dims
+from peakmem.estimate.optimizers.purposes import purpose_of
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Key, Parameter, Tape, Tensor, current
 
@@ -48,8 +49,7 @@ class Slot:
 
     def make(self, name: str, dims: Dims | None = None, dtype: str = "", key: Key | None = None) -> Tensor:
         """A tensor that the step needs for a while."""
-        return current().new(self.dims if dims is None else dims, dtype or self.dtype, None,
-                             f"{self.name}/{name}", key)
+        return named(f"{self.name}/{name}", self.dims if dims is None else dims, dtype or self.dtype, key)
 
     def scalar(self, name: str, dtype: str = "") -> Tensor:
         """One number, in the dtype of what it was computed from."""
@@ -62,6 +62,14 @@ class Slot:
         state = self.states[name] = self.make(name, dims, dtype or self.state_dtype, key)
         tape.kind = outer
         return state
+
+
+def named(name: str, dims: Dims, dtype: str, key: Key | None = None, scratch: bool = False) -> Tensor:
+    """A tensor of the optimizer's, with what it is for."""
+    made = current().new(dims, dtype, None, name, key, scratch)
+    if made.storage:
+        made.storage.record.purpose = purpose_of(name.rpartition("/")[2])
+    return made
 
 
 class TensorList(list[Tensor]):
