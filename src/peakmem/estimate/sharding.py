@@ -39,8 +39,10 @@ def padded(p: Parameter, dtype: str) -> Key:
 class Unit:
     """Parameters that are gathered and reduced together."""
 
-    def __init__(self, group: FullyShard, parameters: list[Parameter], name: str, fold: str) -> None:
-        self.group, self.tape, self.parameters, self.name, self.fold = group, group.tape, parameters, name, fold
+    def __init__(self, group: FullyShard, parameters: list[Parameter]) -> None:
+        self.group, self.tape, self.parameters = group, group.tape, parameters
+        layers, star, _ = parameters[0].full_name.partition(".*")
+        self.name, self.fold = layers + star if star else "root", parameters[0].fold
         self.whole = self.done = False
         self.gathering: Tensor | None = None
         self.waits = False
@@ -234,13 +236,24 @@ class FullyShard(Whole):
         whole.shard = shard
         return whole
 
-    def unit(self, layer: str, name: str) -> Unit:
+    def unit(self, layer: str) -> Unit:
         """The unit of a layer; of what is in no layer, if the name of the layer is empty."""
         if layer not in self.units:
             own = [p for key, p in self.tape.parameters.items()
                    if (key.startswith(layer) if layer else ":" not in key)]
-            self.units[layer] = self.unit_type(self, own, name, self.tape.fold)
+            self.units[layer] = self.unit_type(self, own)
         return self.units[layer]
+
+    def make_gradients(self) -> bool:
+        """Views into one flat buffer for each unit."""
+        layers = dict.fromkeys(key[:key.find(":") + 1] for key in self.tape.parameters)
+        for layer in layers:
+            unit = self.unit(layer)
+            shards = [p.shard for p in unit.parameters if p.trained and p.shard is not None]
+            if shards:
+                with self.tape.repeated(unit.fold):
+                    unit.keep_shards(shards, unit.flat(shards, shards[0].dtype))
+        return True
 
     def begin(self, micro_batch: int) -> None:
         """set_requires_gradient_sync(): every micro-batch, or the last one alone."""
@@ -248,7 +261,7 @@ class FullyShard(Whole):
 
     def layer(self, body: Callable[..., Tensor], x: Tensor, *others: object) -> Tensor:
         """A layer between its hooks."""
-        unit = self.unit(self.tape.layer, self.tape.scope)
+        unit = self.unit(self.tape.layer)
         unit.gather_all(forward=True)
         x = unit.watched(x)
         y = body(x, *others)
@@ -260,7 +273,7 @@ class FullyShard(Whole):
     def model(self, run: Callable[[], Tensor]) -> Tensor:
         """The root: gathered before everything, and left whole."""
         self.left = False
-        self.unit("", "root").gather_all(forward=True)
+        self.unit("").gather_all(forward=True)
         loss = run()
         self.leave(loss)
         return loss

@@ -138,8 +138,16 @@ def embed(ids: Tensor, name: str, inputs: bool = True, scaled: bool = False) -> 
         n.gradient(0)
         out = n.output(out)
         if scaled:
-            out = scale(out, "output, scaled")
+            out = times_buffer(out, w)
         return leaf(out) if inputs and current().trains_inputs and not out.needs_grad else out
+
+
+def times_buffer(x: Tensor, w: Parameter) -> Tensor:
+    """`x * self.embed_scale.to(self.weight.dtype)`: a copy of the number where the weight is gathered in less bits."""
+    if w.owned.dtype == w.dtype:
+        return scale(x, "output, scaled")
+    tape = current()
+    return mul(x, tape.new((), w.dtype, None, f"{tape.scope}/scale in {w.dtype}"), "output, scaled")
 
 
 def leaf(x: Tensor) -> Tensor:

@@ -42,6 +42,10 @@ class Whole:
     def begin(self, micro_batch: int) -> None:
         """A micro-batch's forward is about to begin."""
 
+    def make_gradients(self) -> bool:
+        """Make the gradients that the last step zeroed and did not drop, if they are no tensors of their own."""
+        return False
+
     def model(self, run: Callable[[], Tensor]) -> Tensor:
         """Run the model's forward."""
         return run()

@@ -79,9 +79,10 @@ class Training:
         if self.m.set_to_none or self.m.gradient_buffer:
             return
         outer, self.tape.kind = self.tape.kind, "gradients"
-        for slot in each(self.slots):
-            owned = slot.parameter.owned
-            owned.grad = self.tape.new(owned.dims, owned.dtype, None, f"{slot.name} gradient")
+        if not self.tape.parts.make_gradients():
+            for slot in each(self.slots):
+                owned = slot.parameter.owned
+                owned.grad = self.tape.new(owned.dims, owned.dtype, None, f"{slot.name} gradient")
         self.tape.kind = outer
 
     def clip(self) -> None:
