@@ -1,4 +1,4 @@
-"""The picture in the README: what a terminal shows, as SVG. `python scripts/picture.py FILE WORDS…`
+"""The picture in the README: what a terminal shows, as SVG.
 
 Needs rich. The file asks for nothing from anywhere: the reader's own monospace font is used.
 """
@@ -16,6 +16,8 @@ from peakmem.cli.estimate_command import answered, parser
 from peakmem.views.terminal import put
 from peakmem.views.text import page
 
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "images" / "estimate.svg"
+README, UNTIL = ["llama-3.1-8b", "--sequence", "4096", "--gpu", "H100"], "Largest at the peak, and why they are alive"
 THEME = TerminalTheme((22, 24, 29), (226, 226, 226), [
     (22, 24, 29), (235, 96, 96), (111, 190, 120), (222, 184, 90), (110, 160, 230), (200, 130, 190), (90, 190, 190),
     (226, 226, 226)])
@@ -47,8 +49,7 @@ def picture(words: list[str], until: str = "") -> str:
 
 def main() -> int:
     """Write the file."""
-    target, *words = sys.argv[1:]
-    Path(target).write_text(picture(words, "Totals and assumptions"), encoding="utf-8")
+    TARGET.write_text(picture(README, UNTIL), encoding="utf-8")
     return 0
 
 

@@ -7,7 +7,8 @@ import pytest
 from .asking import process
 
 NEVER = {"rich", "numpy", "torch", "matplotlib", "shtab", "asyncio", "email", "http", "logging", "multiprocessing",
-         "socket", "ssl", "subprocess", "tempfile", "unittest", "urllib.request", "xml", "concurrent", "importlib.metadata",
+         "socket", "ssl", "subprocess", "tempfile", "unittest", "urllib.request", "xml", "concurrent",
+         "importlib.metadata",
          "shutil", "shlex", "difflib", "decimal", "fractions", "random", "hashlib"}
 
 

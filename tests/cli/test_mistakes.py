@@ -56,7 +56,8 @@ def test_one_line(ask: Ask, words: list[str], told: str) -> None:
 
 @pytest.mark.parametrize(("size", "told"), [
     ("24", "24GiB (2^30) or 24GB (10^9)"), ("0", "no unit"), ("0GiB", "is not between"), ("-24GiB", "is not between"),
-    ("nan", "--gpu"), ("24000", "24000MiB"), ("A100", "name one"), ("H1000", "unknown GPU"), ("99999TiB", "is not between"),
+    ("nan", "--gpu"), ("24000", "24000MiB"), ("A100", "name one"), ("H1000", "unknown GPU"),
+    ("99999TiB", "is not between"),
 ])
 def test_gpus(ask: Ask, size: str, told: str) -> None:
     assert told in ask.mistake("estimate", "gpt2", f"--gpu={size}")

@@ -53,7 +53,8 @@ def test_colours_on_a_terminal_and_the_same_words() -> None:
     assert lines[len(piped.splitlines()) + 1 :] == piped.splitlines()[:2]
 
 
-@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb", "NO_COLOR": "-"}], ids=["NO_COLOR", "dumb"])
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb", "NO_COLOR": "-"}],
+                         ids=["NO_COLOR", "dumb"])
 def test_no_colours_where_nobody_wants_them(environment: dict[str, str]) -> None:
     assert "\x1b" not in on_a_terminal(*WORDS, **environment)
 

@@ -95,7 +95,8 @@ def test_every_lever_changes_settings_that_exist() -> None:
 
 def test_a_lever_that_is_on_says_nothing() -> None:
     best = Setup.of(attention="flash", loss="fused", checkpoint="full", optimizer="adamw-8bit", lora_rank=8,
-                    offload="optimizer+weights", state_dtype="bf16", shard="fsdp2", gpus=8)
+                    offload="optimizer+weights", state_dtype="bf16",
+                    optimizer_implementation="fused", shard="fsdp2", gpus=8)
     assert {lever.name for lever in LEVERS if lever.change(best)} == {"sharding (FSDP)"}
 
 

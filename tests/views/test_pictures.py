@@ -14,6 +14,7 @@ from peakmem.errors import Impossible, Missing
 from peakmem.ledger import KINDS, OUTSIDE
 from peakmem.views.colours import COLOURS
 from peakmem.views.svg import bars, variables
+
 from .golden import check
 from .test_text import TIGHT
 from .toy import toy

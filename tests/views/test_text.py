@@ -12,6 +12,7 @@ from peakmem.ledger import Detail, Ledger, Parameters, Peak, Totals
 from peakmem.views import compare, explain, fit, text
 from peakmem.views.layout import plain, wrapped
 from peakmem.views.words import clean, moment_words
+
 from .golden import check
 from .toy import CHART, DETAIL, LINES, MIB, RUN, toy
 

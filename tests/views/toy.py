@@ -88,7 +88,8 @@ def toy(**changes: Any) -> Ledger:
     """The ledger; `changes` are fields of `Ledger`."""
     fields: dict[str, Any] = {
         "origin": "estimate", "run": RUN, "notes": ("toy: sizes are made up, but they add up",),
-        "totals": Totals(6656 * MIB, 6720 * MIB), "phases": PHASES, "parameters": Parameters(805306368, 805306368, 805306368),
+        "totals": Totals(6656 * MIB, 6720 * MIB), "phases": PHASES,
+        "parameters": Parameters(805306368, 805306368, 805306368),
         "walk": lambda: DETAIL, "unroll": lambda: TIMELINE,
     }
     return Ledger(**(fields | changes))

@@ -15,7 +15,8 @@ HELP = ('a ledger that --json wrote, - (standard input), or a MODEL with its set
 def parser() -> Parser:
     """A and B."""
     made = Parser(prog="peakmem compare", usage="peakmem compare A B",
-                  description="Two ledgers side by side: by phase, then kind, then line. Exit code 1 when they differ.")
+                  description="Two ledgers side by side: by phase, then kind, then line.\n"
+                  "Exit code 1 when they differ.")
     made.add_argument("a", metavar="A", help=HELP)
     made.add_argument("b", metavar="B", help="the same")
     return made

@@ -17,8 +17,8 @@ MODEL_HELP = "a preset (`peakmem list models`), `custom`, a config.json, a folde
 
 def parser() -> Parser:
     """MODEL, every setting, and how the answer is wanted."""
-    made = Parser(prog="peakmem estimate", usage="peakmem estimate MODEL [--FIELD VALUE]… [--gpu GPU] "
-                  "[--json | --plot FILE] [--timeline] [--fail-over PERCENT]",
+    made = Parser(prog="peakmem estimate", usage="peakmem estimate MODEL [--FIELD VALUE]… [--gpu GPU]\n"
+                  "         [--json | --plot FILE] [--timeline] [--fail-over PERCENT]",
                   description="The peak of a training step or of a generation, when it is, and of what.")
     made.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     group = made.add_argument_group("answer")

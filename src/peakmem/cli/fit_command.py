@@ -14,8 +14,8 @@ from peakmem.errors import Impossible
 def parser() -> Parser:
     """MODEL, the GPU, every setting but the batch."""
     made = Parser(prog="peakmem fit", usage="peakmem fit MODEL --gpu GPU [--FIELD VALUE]… [--json]",
-                  description="The largest batch that fits on a GPU: one sequence more does not. Exit code 1 when "
-                  "none does.")
+                  description="The largest batch that fits on a GPU: one sequence more does not.\n"
+                  "Exit code 1 when none does.")
     made.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     made.add_argument("--json", action="store_true", help="the answer as JSON, the batch under `batch`")
     add_settings(made)

@@ -14,7 +14,7 @@ ASCII = str.maketrans({"·": "*", "×": "x", "−": "-", "–": "-", "—": "-",
 
 def say(text: str) -> None:
     """Print text, in signs that the output's encoding has."""
-    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
         text.encode(encoding)
     except UnicodeEncodeError:

@@ -7,6 +7,7 @@ from peakmem.ledger import KINDS, Ledger, Line as Entry
 from peakmem.quantity import LEGEND, gib
 from peakmem.views.colours import colour
 from peakmem.views.layout import Line, heading, plain, wrapped
+from peakmem.views.tables import reason
 from peakmem.views.words import about, clean, moment_words
 
 MOST = 40
@@ -62,7 +63,7 @@ def full(entry: Entry, width: int) -> list[Line]:
             ("made", f"{entry.count:,} in a step" if entry.count != 1 else "once"), ("at peak", alive),
             ("born", moment_words(entry.born) or "before the step"),
             ("freed", moment_words(entry.freed) or "never: it outlives the step"),
-            ("why", clean(entry.why)), ("mirrors", clean(entry.source))]
+            ("why", clean(reason(entry))), ("mirrors", clean(entry.source))]
     for title, text in rows:
         if text:
             lines += wrapped(text, width, f"  {title:<8} ", " " * 11, "")

@@ -6,7 +6,7 @@ from peakmem.ledger import KINDS, Ledger
 from peakmem.quantity import gib
 from peakmem.views.colours import colour
 from peakmem.views.svg import bars, text, variables
-from peakmem.views.tables import weight
+from peakmem.views.tables import reason, weight
 from peakmem.views.words import about, moment_words
 
 STYLE = """
@@ -56,7 +56,7 @@ def kinds(ledger: Ledger) -> str:
 def largest(ledger: Ledger, count: int = 10) -> str:
     """The lines that hold most at the peak, folded away."""
     rows = [f"<tr><td>{badge(line.kind)} <code>{text(line.name)}</code></td><td class=n>{gib(weight([line]))}</td>"
-            f"<td class=q>{text(line.why)}</td></tr>" for line in ledger.largest(count)]
+            f"<td class=q>{text(reason(line))}</td></tr>" for line in ledger.largest(count)]
     head = "<tr><th>line</th><th>at the peak</th><th>why</th></tr>"
     body = f"<table>{head}{''.join(rows)}</table>"
     return f"<details><summary>Largest at the peak</summary>{body}</details>" if rows else ""

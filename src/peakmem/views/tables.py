@@ -55,6 +55,11 @@ def largest(ledger: Ledger, width: int, count: int = 6) -> list[Line]:
     return lines
 
 
+def reason(entry: Entry) -> str:
+    """Why a line is alive, without its name, which stands beside it."""
+    return entry.why.removeprefix(entry.name).lstrip(" :")
+
+
 def weight(group: list[Entry]) -> int:
     """Bytes of some lines at the peak."""
     return sum(entry.bytes_at_peak for entry in group)
@@ -68,7 +73,7 @@ def grouped(group: list[Entry], width: int) -> list[Line]:
                     (f"  {name}", "")], width)
     each = f"{clean(first.substituted)} bytes" if first.substituted else gib(first.bytes)
     times = [f"{n:,} × " for n in (len(group), first.at_peak) if n != 1]
-    why = clean(first.why.removeprefix(first.name).lstrip(" :"), 300)
+    why = clean(reason(first), 300)
     rule = f"{''.join(times)}{each}" + (f"; {why}" if why else "")
     return lines + wrapped(rule, width, " " * 6, " " * 8, "dim", most=2)
 
@@ -80,14 +85,14 @@ def changes(tried: Iterable[Change], together: Change | None, width: int) -> lis
         return []
     lines = heading(f"What would lower it: from {gib(rows[0].before)}, each tried on this run")
     worth = [change for change in rows if not change.refused]
-    wide = min(max((len(change.flags) for change in worth), default=0), 30)
+    wide = min(max((len(change.flags) for change in worth), default=0), 32)
     for change in worth:
         if len(change.flags) > wide:
             lines.append([(f"  {change.flags}", "")])
         lead: Line = [("  " + ("" if len(change.flags) > wide else change.flags).ljust(wide), ""),
                       (f" →{gib(change.after):>11}", "strong"), (" fits " if change.fits else "      ", "good")]
-        first, *rest = wrapped(change.costs, width - wide - 22, style="dim") or [[]]
-        lines += [[*lead, ("  ", ""), *first], *([(" " * (wide + 22), ""), *more] for more in rest)]
+        first, *rest = wrapped(change.costs, width - wide - 23, style="dim") or [[]]
+        lines += [[*lead, ("  ", ""), *first], *([(" " * (wide + 23), ""), *more] for more in rest)]
     for change in rows:
         if change.refused:
             text = f"{change.flags}: not with this run: {clean(change.refused)}"
