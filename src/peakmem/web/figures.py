@@ -44,31 +44,35 @@ def cells() -> dict[str, Any]:
             parts = parts_of(ledger)
             total = sum(size for *_, size in parts)
             rows.append({"precision": precision, "optimizer": optimizer, "total": decimal(total),
-                         "parts": [{"name": name, "kind": kind, "dtype": dtype, "bytes": decimal(size),
-                                    "cells": max(1, round(size))} for name, kind, dtype, size in parts],
+                         "parts": [{"name": name, "kind": kind, "bytes": decimal(size),
+                                    "cells": max(1, round(size))} for name, kind, size in parts],
                          "seven": gib(int(total * SEVEN_BILLION), 1),
                          "seven_gb": f"{float(total) * SEVEN_BILLION / 1e9:,.0f} GB"})
     return {"rows": rows, "precisions": {row.name: row.title for row in PRECISIONS.values()},
             "optimizers": {row.name: row.title for row in OPTIMIZERS.values()}}
 
 
-def parts_of(ledger: Ledger) -> list[tuple[str, str, str, Fraction]]:
-    """What one parameter of the middle matrix keeps: name, kind, dtype, bytes."""
-    sizes: dict[tuple[str, str, str], Fraction] = {}
+def parts_of(ledger: Ledger) -> list[tuple[str, str, Fraction]]:
+    """What one parameter of the middle matrix keeps: name, kind, bytes."""
+    sizes: dict[tuple[str, str], Fraction] = {}
     for line in ledger.lines:
+        if line.name == "gradient buffer":
+            sizes["gradient, resident", line.kind] = Fraction(line.bytes, 3 * SIDE * SIDE)
         if not line.name.startswith(MATRIX) or line.kind not in ("weights", "gradients", "optimizer_state"):
             continue
+        if line.kind == "gradients" and line.freed.startswith("backward"):
+            continue  # added to the resident buffer and gone
         ending = line.name.removeprefix(MATRIX).strip(" /")
         name = PARTS.get(ending.split(" ")[0], ending.replace("_", " "))
         if line.kind == "weights" and ending:
-            name = "16-bit copy, from forward to backward"
+            name = "16-bit copy"
         each = Fraction(line.bytes * line.count, SIDE * SIDE)
         if "scale" in ending:
             name = PARTS.get(ending.split(" ")[0].split("/")[0], name)
-        key = name, line.kind, ""
+        key = name, line.kind
         sizes[key] = sizes.get(key, Fraction(0)) + each
     order = {"weights": 0, "optimizer_state": 1, "gradients": 2}
-    found = [(name, kind, f"{decimal(size)} bytes", size) for (name, kind, _), size in sizes.items()]
+    found = [(name, kind, size) for (name, kind), size in sizes.items()]
     return sorted(found, key=lambda part: order[part[1]])
 
 

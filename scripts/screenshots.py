@@ -1,0 +1,38 @@
+"""Pictures of every section of the page: light and dark, wide and narrow. `python scripts/screenshots.py OUT [section]`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.parent / "src")]
+from tests.web.serving import served  # noqa: E402
+
+SECTIONS = ("bytes", "kinds", "why", "step", "size", "ledger", "levers", "check", "references")
+WIDTHS = {"wide": 1280, "narrow": 360}
+CHROMIUM = "/usr/bin/chromium"
+
+
+def main(out: Path, only: list[str]) -> None:
+    """Write OUT/section-theme-width.png."""
+    out.mkdir(parents=True, exist_ok=True)
+    with served() as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        for theme in ("light", "dark"):
+            for name, width in WIDTHS.items():
+                page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
+                page.on("console", lambda message: print(message.type, message.text))
+                page.on("pageerror", lambda error: print("error", error))
+                page.goto(address)
+                page.wait_for_selector("html.ready")
+                page.wait_for_selector(".levers li")
+                for section in only or SECTIONS:
+                    page.locator(f"#{section}").screenshot(path=out / f"{section}-{theme}-{name}.png")
+                page.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

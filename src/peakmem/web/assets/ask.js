@@ -1,0 +1,107 @@
+// @ts-check
+/** Where answers come from: made beforehand, a server, or peakmem itself running in a worker. Never a formula here. */
+const mode = document.documentElement.dataset.mode ?? "baked"; // served | baked | live
+const known = new Map();
+let worker = null;
+let ready = false;
+let turn = 0;
+const waiting = new Map();
+
+/** Text of a request with its keys in order: the same question has one name. */
+export function key(value) {
+  if (Array.isArray(value)) return `[${value.map(key).join(",")}]`;
+  if (value && typeof value === "object") {
+    return `{${Object.keys(value).sort().map((name) => `${JSON.stringify(name)}:${key(value[name])}`).join(",")}}`;
+  }
+  return JSON.stringify(value);
+}
+
+export const live = () => mode === "served" || ready;
+export const knows = (request) => known.has(key(request));
+
+/** Answers that lie in the page. Those of the first state at once, the others unpacked when they are needed. */
+export function unpack() {
+  const text = document.getElementById("baked")?.textContent ?? "{}";
+  for (const [name, answer] of Object.entries(JSON.parse(text))) known.set(name, answer);
+}
+
+let more = null;
+async function rest() {
+  if (mode === "served") return;
+  more ??= (async () => {
+    try {
+      const packed = document.getElementById("packed")?.textContent;
+      const bytes = packed ? Uint8Array.from(atob(packed), (c) => c.charCodeAt(0)) : await (await fetch("answers.gz")).arrayBuffer();
+      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+      for (const [name, answer] of Object.entries(await new Response(stream).json())) known.set(name, answer);
+    } catch (error) {
+      console.info("no further answers:", error);
+    }
+  })();
+  await more;
+}
+
+const newest = new Map();
+
+/**
+ * The answer to a request; null where nobody here can give it, undefined where a newer question of the same channel
+ * has come in between.
+ */
+export async function ask(request, channel = "") {
+  const name = key(request);
+  const mine = Symbol(name);
+  if (channel) newest.set(channel, mine);
+  if (known.has(name)) return known.get(name);
+  if (!live()) {
+    await rest();
+    return known.get(name) ?? null;
+  }
+  const answer = JSON.parse(mode === "served" ? await posted(name) : await worked(name));
+  if (channel && newest.get(channel) !== mine) return undefined;
+  remember(name, answer);
+  return answer;
+}
+
+const MOST = 200;
+function remember(name, answer) {
+  if (known.size > MOST && mode === "served") known.delete(known.keys().next().value);
+  known.set(name, answer);
+}
+
+async function posted(text) {
+  try {
+    const answer = await fetch("api/ask", { method: "POST", body: text, headers: { "content-type": "application/json" } });
+    const body = await answer.text();
+    return body.startsWith("{") ? body : JSON.stringify({ error: `the server said ${answer.status}` });
+  } catch {
+    return JSON.stringify({ error: "the server does not answer; is peakmem serve still running?" });
+  }
+}
+
+function worked(text) {
+  return new Promise((resolve) => {
+    waiting.set(++turn, resolve);
+    worker.postMessage({ id: turn, text });
+  });
+}
+
+/** Start peakmem's own Python in a worker; the page is complete before. */
+export function boot() {
+  if (mode !== "live") return;
+  worker = new Worker(window.peakmemWorker ?? "worker.js", { type: "module" });
+  worker.onmessage = ({ data }) => {
+    if (data.ready) {
+      ready = true;
+      dispatchEvent(new Event("engine"));
+    } else if (data.failed) {
+      dispatchEvent(new CustomEvent("engine-failed", { detail: data.failed }));
+    } else {
+      waiting.get(data.id)?.(data.text);
+      waiting.delete(data.id);
+    }
+  };
+  worker.onerror = (event) => dispatchEvent(new CustomEvent("engine-failed", { detail: event.message }));
+  if (window.peakmemPayload) worker.postMessage(window.peakmemPayload());
+}
+
+export { mode };

@@ -1,0 +1,204 @@
+// @ts-check
+/** Section 5: settings on one side, the answer in sight on the other. */
+import { bare, count, gib, h, kinds, moment, momentTitle, named, people, swatch, title, announce } from "./format.js";
+import { ask, mode } from "./ask.js";
+import { change, goTo, live, on, pin, request, state } from "./store.js";
+import { draw } from "./chart.js";
+import { Form } from "./form.js";
+import { Timeline } from "./timeline.js";
+import { tools } from "./exports.js";
+
+export class Calculator extends HTMLElement {
+  show(tables) {
+    this.form = new Form(tables);
+    this.form.onerror = (text) => this.fail(text);
+    this.headline = h("p", { class: "headline" });
+    this.fits = h("p", { class: "fits" });
+    this.error = h("p", { class: "error bad", role: "alert" });
+    this.picture = h("div", { class: "picture" });
+    this.moments = h("div", { class: "moments", role: "group", "aria-label": "Look at one moment" });
+    this.legend = h("div", { class: "legend", role: "group", "aria-label": "Kinds: one dims the others" });
+    this.view = "bars";
+    this.views = Object.entries({ bars: "Nine moments", time: "Over time", table: "Numbers" }).map(([name, text]) =>
+      h("button", { type: "button", "aria-pressed": String(name === "bars"), "data-view": name, onclick: () => this.turn(name) }, text));
+    this.time = h("div", { class: "timeline", hidden: true });
+    this.numbers = h("div", { class: "scroll numbers", hidden: true, tabindex: 0, role: "region", "aria-label": "Numbers" });
+    this.detail = h("div", { class: "detail" });
+    this.largest = h("div", { class: "largest" });
+    this.pinned = h("div", { class: "pinned" });
+    this.pinner = h("button", { type: "button", "aria-pressed": "false", onclick: () => pin(!state.pinned) }, "Pin this, to compare");
+    this.replaceChildren(h("div", { class: "calculator" },
+      h("div", { class: "settings" }, this.form.element),
+      h("div", { class: "result" },
+        h("div", { class: "sticky" }, this.headline, this.fits, this.error,
+          h("div", { class: "row tools views" }, this.views), h("div", { class: "stage" }, this.picture, this.moments, this.time, this.numbers), this.legend),
+        h("div", { class: "row tools" }, this.pinner, tools(() => this.svg())),
+        this.pinned, this.detail, this.largest)));
+    on("change", () => this.form.sync());
+    on("answer", () => this.draw());
+    on("moment", () => { this.paint(); this.tell(); });
+    on("pin", () => { this.paint(); this.compare(); });
+    on("error", () => this.fail(state.error === "unanswered" ? this.unanswered() : state.error));
+    on("rest", () => this.rest());
+    new ResizeObserver(() => { if (state.answer && this.picture.clientWidth !== this.drawn) { this.paint(); this.retime(); } }).observe(this.picture);
+    this.drop();
+  }
+
+  unanswered() {
+    return mode === "live" ? "The calculator is still loading; this answer comes as soon as it is there."
+      : "This copy holds answers made beforehand, and this is none of them. Copy the command line below, or run: peakmem serve";
+  }
+  fail(text) {
+    this.error.textContent = text;
+    this.classList.toggle("stale", Boolean(text));
+  }
+
+  drop() {
+    const over = (on) => document.body.classList.toggle("dropping", on);
+    addEventListener("dragover", (event) => { if (event.dataTransfer?.types.includes("Files")) { event.preventDefault(); over(true); } });
+    addEventListener("dragleave", (event) => { if (!event.relatedTarget) over(false); });
+    addEventListener("drop", (event) => {
+      if (!event.dataTransfer?.files.length) return;
+      event.preventDefault();
+      over(false);
+      this.form.read(event.dataTransfer.files[0]);
+      document.getElementById("size").scrollIntoView();
+    });
+  }
+
+  draw() {
+    const { ledger, room, beside } = state.answer;
+    this.fail("");
+    this.form.sized(ledger.run.model);
+    const kept = ledger.kinds.activations?.largest ?? 0;
+    this.headline.replaceChildren(h("strong", { class: "peak" }, gib(ledger.peak.bytes)), ` at the peak, ${moment(ledger.peak.moment)}. `,
+      h("span", { class: "quiet" }, `${state.config ? state.model : ledger.run.model.name}, ${people(ledger.parameters.total)} parameters${ledger.parameters.trained === ledger.parameters.total ? "" : `, ${people(ledger.parameters.trained)} trained`}.`));
+    this.fits.replaceChildren(...this.room(room), ...(beside.length ? beside.map((one) => h("span", { class: "beside" }, one.implementation === "paper"
+      ? ` The paper’s block (34sbh + 5as²b) would come to ${gib(one.peak)}, its activations to ${gib(one.activations)}; here ${gib(kept)}.`
+      : ` As ${one.implementation} runs it: ${gib(one.peak)}, activations ${gib(one.activations)}; here ${gib(kept)}.`)) : []));
+    this.paint();
+    this.table();
+    this.tell();
+    this.lines();
+    this.compare();
+    announce(`peak ${gib(ledger.peak.bytes)}`);
+  }
+
+  room(room) {
+    if (!room) return ["Choose a GPU to see whether it fits. "];
+    const rest = this.best ? ` ${this.best}` : "";
+    const base = `${gib(room.used)} of tensors and up to ${gib(room.context[1])} of CUDA context, of ${gib(room.capacity)}${room.sold ? " as sold" : ""}.`;
+    const head = room.fits ? h("strong", { class: "good" }, `Fits ${room.gpu} with ${gib(room.spare)} to spare. `)
+      : room.close ? h("strong", {}, `Too close to tell on ${room.gpu}. `)
+      : h("strong", { class: "bad" }, `Exceeds ${room.gpu} by ${gib(-room.spare)}. `);
+    this.batch = h("span", { class: "batch" }, rest);
+    return [head, base, this.batch, room.note ? h("span", { class: "quiet" }, ` (${room.note}.)`) : ""];
+  }
+
+  svg() {
+    const width = Math.max(280, this.picture.clientWidth || 640);
+    return draw({ ledger: state.answer.ledger, room: state.answer.room, behind: state.pinned?.answer.ledger, chosen: this.index(), width, height: width < 480 ? 250 : 360 });
+  }
+  index() {
+    return Math.min(state.moment, state.answer.ledger.chart.length - 1);
+  }
+  paint() {
+    if (!state.answer) return;
+    this.drawn = this.picture.clientWidth;
+    this.picture.innerHTML = this.svg();
+    const rows = state.answer.ledger.chart;
+    if (this.moments.childElementCount !== rows.length || this.moments.textContent !== rows.map((row) => row.moment).join("")) {
+      this.moments.replaceChildren(...rows.map((row, i) => h("button", { type: "button", "aria-label": `look at ${momentTitle(row.moment)}`, onclick: () => goTo(i) }, row.moment)));
+      this.legend.replaceChildren(...kinds().filter((kind) => rows.some((row) => row.peak_by_kind[kind])).map((kind) => {
+        const dim = (to) => { document.documentElement.dataset.only = to; };
+        return h("button", { type: "button", class: "key", "aria-pressed": "false", onmouseenter: () => dim(kind), onmouseleave: () => dim(this.only ?? ""), onfocus: () => dim(kind), onblur: () => dim(this.only ?? ""),
+          onclick: (event) => { this.only = this.only === kind ? "" : kind; dim(this.only); for (const key of this.legend.children) key.setAttribute("aria-pressed", "false"); event.currentTarget.setAttribute("aria-pressed", String(this.only === kind)); } }, swatch(kind), ` ${title(kind)}`);
+      }));
+    }
+    [...this.moments.children].forEach((button, i) => button.setAttribute("aria-current", String(i === this.index())));
+  }
+
+  /** One moment in numbers. */
+  tell() {
+    if (!state.answer) return;
+    const row = state.answer.ledger.chart[this.index()];
+    this.detail.replaceChildren(h("h3", {}, `${row.moment}, ${momentTitle(row.moment)}: ${gib(row.peak)} at its highest, ${gib(row.end)} at its end`),
+      h("div", { class: "chips" }, kinds().filter((kind) => row.peak_by_kind[kind]).map((kind) => h("span", { class: "chip" }, named(kind), " ", h("b", {}, gib(row.peak_by_kind[kind]))))));
+  }
+
+  lines() {
+    const { ledger, more } = state.answer;
+    this.largest.replaceChildren(h("h3", {}, "Largest tensors at the peak, and why they are alive"),
+      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Largest tensors at the peak" }, h("table", { class: "lines" },
+        h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "n" }, "GiB"), h("th", { scope: "col" }, "tensor"), h("th", { scope: "col" }, "size of one"))),
+        h("tbody", {}, ledger.lines.filter((line) => line.at_peak).map((line) => h("tr", {}, h("td", { class: "n" }, bare(line.bytes * line.at_peak)),
+          h("td", {}, swatch(line.kind), " ", h("code", {}, line.name), line.at_peak > 1 ? ` × ${count(line.at_peak)}` : "", h("p", { class: "small why" }, line.why)),
+          h("td", {}, h("code", { title: line.substituted }, line.formula))))))),
+      h("p", { class: "small" }, `${count(more.lines)} smaller lines hold ${gib(more.bytes)} at the peak.`));
+  }
+
+  table() {
+    const rows = state.answer.ledger.chart;
+    const present = kinds().filter((kind) => rows.some((row) => row.peak_by_kind[kind]));
+    this.numbers.replaceChildren(h("table", {}, h("caption", {}, "GiB (2³⁰ bytes) at the highest point of each moment, and in all at its end"),
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "moment"), present.map((kind) => h("th", { scope: "col", class: "n" }, title(kind))), h("th", { scope: "col", class: "n" }, "highest"), h("th", { scope: "col", class: "n" }, "at its end"))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, h("th", { scope: "row" }, row.moment), present.map((kind) => h("td", { class: "n", "data-bytes": row.peak_by_kind[kind] ?? 0 }, bare(row.peak_by_kind[kind] ?? 0, 3))), h("td", { class: "n" }, h("b", {}, bare(row.peak, 3))), h("td", { class: "n" }, bare(row.end, 3)))))));
+  }
+
+  turn(name) {
+    this.view = name;
+    for (const button of this.views) button.setAttribute("aria-pressed", String(button.dataset.view === name));
+    this.picture.classList.toggle("away", name !== "bars");
+    this.moments.hidden = name !== "bars";
+    this.time.hidden = name !== "time";
+    this.numbers.hidden = name !== "table";
+    this.retime();
+  }
+  async retime() {
+    if (this.view !== "time" || !state.answer) return;
+    const answer = await ask(request({ timeline: true, lines: 0 }), "timeline");
+    if (answer === undefined) return;
+    this.timeline ??= new Timeline(this.time);
+    if (!answer || answer.error) {
+      this.timeline = null;
+      this.time.replaceChildren(h("p", {}, answer?.error ?? this.unanswered()));
+      return;
+    }
+    const room = state.answer.room;
+    this.timeline.show(answer.timeline, Math.max(280, this.picture.parentElement.clientWidth), 360, room ? room.capacity - room.context[1] : 0);
+  }
+
+  /** What takes many estimates: asked when the reader rests. */
+  async rest() {
+    this.retime();
+    this.best = "";
+    if (!state.answer.room) return;
+    const question = request({ ask: "fit" });
+    question.settings = { ...question.settings };
+    delete question.settings.batch;
+    const answer = await ask(question, "fit");
+    if (!answer) return;
+    this.best = answer.error ? "" : answer.batch ? `Largest batch that fits: ${count(answer.batch)}; one more is ${gib(answer.one_more_exceeds_by ?? 0)} too much.` : "No batch fits, not even 1.";
+    if (this.batch) this.batch.textContent = ` ${this.best}`;
+  }
+
+  compare() {
+    this.pinner.setAttribute("aria-pressed", String(Boolean(state.pinned)));
+    this.pinner.textContent = state.pinned ? "Unpin" : "Pin this, to compare";
+    if (!state.pinned || !state.answer) return this.pinned.replaceChildren();
+    const [a, b] = [state.pinned.answer.ledger, state.answer.ledger];
+    const row = (label, x, y) => h("tr", {}, h("th", { scope: "row" }, label), h("td", { class: "n" }, gib(x)), h("td", { class: "n" }, gib(y)), h("td", { class: "n" }, x === y ? "same" : (y > x ? "+" : "−") + gib(Math.abs(y - x))));
+    this.pinned.replaceChildren(h("h3", {}, "Pinned (outline) and now"), h("p", { class: "small" }, differences(state.pinned.request, request())),
+      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Comparison" }, h("table", {}, h("thead", {}, h("tr", {}, ["at the peak", "pinned", "now", "difference"].map((text, i) => h("th", { scope: "col", class: i ? "n" : "" }, text)))),
+        h("tbody", {}, row("all", a.peak.bytes, b.peak.bytes), kinds().filter((kind) => a.peak.by_kind[kind] || b.peak.by_kind[kind]).map((kind) => row(named(kind), a.peak.by_kind[kind] ?? 0, b.peak.by_kind[kind] ?? 0))))));
+  }
+}
+
+function differences(a, b) {
+  const flat = (r) => ({ model: r.model, ...r.sizes, ...r.settings });
+  const [x, y] = [flat(a), flat(b)];
+  const changed = [...new Set([...Object.keys(x), ...Object.keys(y)])].filter((name) => String(x[name]) !== String(y[name]));
+  return changed.length ? changed.map((name) => `${name}: ${x[name] ?? "default"} → ${y[name] ?? "default"}`).join(", ") : "Change a setting: the outline stays where it is.";
+}
+customElements.define("pm-calculator", Calculator);
+export { change, live };

@@ -1,0 +1,148 @@
+// @ts-check
+/** The settings: one control for each row of the field table, the common ones first. */
+import { h, people } from "./format.js";
+import { state, change } from "./store.js";
+
+const FIRST = ["model", "gpu", "run", "sequence", "batch", "precision", "optimizer", "attention", "checkpoint", "implementation"];
+const SECOND = ["accumulation", "lora_rank", "shard", "gpus"];
+const SIZES = ["layers", "hidden", "heads", "vocabulary", "tied"];
+const NAMES = { gpu: "GPU", gpus: "GPUs", lora_rank: "LoRA rank", lora_targets: "LoRA targets", tied: "tied embeddings", hidden: "hidden size", heads: "attention heads", sequence: "sequence length", batch: "batch per GPU" };
+const SLIDERS = { sequence: [128, 131072], batch: [1, 256], accumulation: [1, 64], lora_rank: [1, 256], gpus: [1, 512], generate: [1, 8192] };
+const REFERENCES = { attention: ["flash", 5], checkpoint: ["checkpoint", 6], implementation: ["recompute", 2], lora_rank: ["lora", 7], shard: ["fsdp", 10], optimizer: ["eight", 9] };
+
+const label = (name) => NAMES[name] ?? name.replaceAll("_", " ");
+
+/** Powers of two between two ends: what a slider steps through. */
+const powers = ([least, most]) => { const made = []; for (let n = least; n <= most; n *= 2) made.push(n); return made; };
+
+export class Form {
+  constructor(tables) {
+    this.tables = tables;
+    this.rows = Object.fromEntries(tables.fields.map((row) => [row.name, row]));
+    this.controls = {};
+    this.file = null;
+    this.element = h("form", { class: "controls form", "aria-label": "Settings", onsubmit: (event) => event.preventDefault() },
+      h("div", { class: "fields" }, FIRST.map((name) => (name === "model" ? [this.model(), this.sizes()] : this.field(name)))),
+      this.fold("Sharing, LoRA, accumulation", SECOND),
+      this.groups());
+  }
+
+  fold(title, names) {
+    return h("details", {}, h("summary", {}, title), h("div", { class: "fields" }, names.map((name) => this.field(name))));
+  }
+
+  groups() {
+    const shown = new Set([...FIRST, ...SECOND]);
+    const found = new Map();
+    for (const row of this.tables.fields) if (!shown.has(row.name)) found.set(row.group, [...(found.get(row.group) ?? []), row.name]);
+    return [...found].map(([group, names]) => this.fold(group === "common" ? "more" : group, names));
+  }
+
+  model() {
+    const families = new Map();
+    for (const row of this.tables.models) families.set(row.family, [...(families.get(row.family) ?? []), row]);
+    this.select = h("select", { name: "model", onchange: () => { if (this.select.value) change({ model: this.select.value }, { push: true }); } },
+      h("option", { value: "custom" }, "custom: a GPT block of any size"),
+      [...families].map(([family, rows]) => h("optgroup", { label: family },
+        rows.map((row) => h("option", { value: row.name }, `${row.name} (${people(row.parameters)})`)))));
+    this.upload = h("input", { type: "file", accept: ".json,application/json", class: "visually-hidden", name: "config", "aria-label": "A config.json", onchange: () => this.read(this.upload.files[0]) });
+    return h("div", { class: "field wide" }, h("label", {}, h("span", {}, "model"), this.select),
+      h("p", { class: "small hint" }, "or ", h("label", { class: "link" }, this.upload, "open a config.json"), ", or drop it anywhere on the page. It is read here; no other site sees it."));
+  }
+
+  /** A config.json from the reader's disk. */
+  async read(file) {
+    if (!file) return;
+    try {
+      if (file.size > 1e6) throw new Error("it is larger than 1 MB");
+      const config = JSON.parse(await file.text());
+      if (!config || typeof config !== "object" || Array.isArray(config)) throw new Error("it holds no fields of a model");
+      this.refuse("");
+      await change({ model: file.name.slice(0, 60), config }, { push: true });
+    } catch (error) {
+      this.refuse(`${file.name} cannot be read: ${error instanceof SyntaxError ? "it is not JSON" : error.message}`);
+    }
+  }
+  refuse(text) {
+    this.onerror?.(text);
+  }
+
+  sizes() {
+    const made = SIZES.map((name) => {
+      const control = name === "tied"
+        ? h("select", { name: "size-tied", onchange: () => change({ sizes: { tied: control.value || null } }) }, h("option", { value: "" }, "as the model"), h("option", { value: "true" }, "yes"), h("option", { value: "false" }, "no"))
+        : h("input", { type: "number", min: 1, step: 1, name: `size-${name}`, inputmode: "numeric", oninput: () => change({ sizes: { [name]: control.value ? Number(control.value) : null } }) });
+      this.controls[`size-${name}`] = control;
+      return h("label", { class: "field" }, h("span", {}, label(name)), control);
+    });
+    this.sizing = h("details", { class: "wide" }, h("summary", {}, "Its size"), h("div", { class: "fields" }, made),
+      h("p", { class: "small" }, "What is given is taken; head count and feed-forward follow the hidden size."));
+    return this.sizing;
+  }
+
+  field(name) {
+    const row = this.rows[name];
+    const set = (value, push = false) => change({ settings: { [name]: value } }, { push });
+    const reference = REFERENCES[name] ? h("a", { class: "ref", href: `#r-${REFERENCES[name][0]}`, "aria-label": `reference ${REFERENCES[name][1]}` }, `[${REFERENCES[name][1]}]`) : null;
+    let control, more = null;
+    if (name === "run") {
+      const radios = row.choices.map((choice) => h("label", {}, h("input", { type: "radio", name: "run", value: choice, onchange: () => set(choice, true) }), choice));
+      this.controls.run = radios.map((one) => one.firstElementChild);
+      return h("fieldset", { class: "field" }, h("legend", {}, "run"), h("div", { class: "segmented" }, radios));
+    }
+    if (row.choices.length || name === "optimizer") {
+      const options = name === "optimizer" ? Object.entries(this.tables.optimizers) : row.choices.map((choice) => [choice, name === "precision" ? `${choice}: ${this.tables.precisions[choice]}` : choice]);
+      control = h("select", { name, onchange: () => set(control.value, true) }, options.map(([value, text]) => h("option", { value }, text)));
+    } else if (name === "gpu") {
+      control = h("input", { name, type: "text", list: "gpus", placeholder: "none, or 24GiB", autocomplete: "off", spellcheck: "false", onchange: () => set(control.value, true) });
+      more = h("datalist", { id: "gpus" }, this.tables.gpus.map((gpu) => h("option", { value: gpu.name }, `${gpu.gb} GB`)));
+    } else if (row.type === "bool") {
+      control = h("input", { name, type: "checkbox", onchange: () => set(control.checked) });
+    } else if (row.type === "int" || row.type === "float") {
+      control = h("input", { name, type: "number", min: row.least, max: row.most, step: row.type === "int" ? 1 : "any", inputmode: "decimal", oninput: () => { if (control.value !== "") set(Number(control.value)); } });
+      if (SLIDERS[name]) {
+        const stops = powers(SLIDERS[name]);
+        const slider = h("input", { type: "range", min: 0, max: stops.length - 1, step: 1, "aria-label": `${label(name)}, by powers of two`, oninput: () => { control.value = stops[slider.valueAsNumber]; set(stops[slider.valueAsNumber]); } });
+        slider.stops = stops;
+        more = slider;
+        this.controls[`${name}-slider`] = slider;
+      }
+    } else {
+      control = h("input", { name, type: "text", spellcheck: "false", autocomplete: "off", onchange: () => set(control.value) });
+    }
+    this.controls[name] = control;
+    const help = row.help.replace(/: `peakmem list.*$/, "");
+    control.title = help;
+    return h("div", { class: `field${row.type === "bool" ? " check" : ""}` }, h("label", {}, h("span", {}, label(name)), control), reference, more);
+  }
+
+  /** The controls as the state has them; the one that is being typed in is left alone. */
+  sync() {
+    const own = this.tables.models.some((row) => row.name === state.model) || state.model === "custom";
+    this.select.querySelector("[data-file]")?.remove();
+    if (state.config || !own) this.select.prepend(h("option", { value: "", "data-file": "" }, state.config ? `${state.model} (your file)` : state.model));
+    this.select.value = state.config || !own ? "" : state.model;
+    for (const name of SIZES) this.put(this.controls[`size-${name}`], state.sizes[name] ?? "");
+    for (const row of this.tables.fields) {
+      const value = state.settings[row.name] ?? (row.name === "gpu" ? "" : row.default);
+      const control = this.controls[row.name];
+      if (row.name === "run") for (const radio of control) radio.checked = radio.value === value;
+      else if (row.type === "bool") control.checked = value === true || value === "true";
+      else this.put(control, Array.isArray(value) ? value.join(",") : value);
+      const slider = this.controls[`${row.name}-slider`];
+      if (slider) {
+        const at = slider.stops.findLastIndex((stop) => stop <= Number(value));
+        this.put(slider, Math.max(0, at));
+        slider.setAttribute("aria-valuetext", `${value} ${row.unit}`);
+      }
+    }
+  }
+  put(control, value) {
+    if (control !== document.activeElement || control.type === "range") control.value = String(value);
+  }
+
+  /** What the model is, where nothing else was given: as placeholders of the sizes. */
+  sized(model) {
+    for (const name of SIZES) if (name !== "tied") this.controls[`size-${name}`].placeholder = String(model[name] || "");
+  }
+}

@@ -1,0 +1,86 @@
+// @ts-check
+/** Numbers as every view of peakmem prints them, and small builders of elements. */
+
+/** Bytes as GiB (2^30), small ones as MiB or KiB. */
+export function gib(size, digits = 2) {
+  for (const [power, unit] of [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]) {
+    if (Math.abs(size) >= power) {
+      return `${(size / power).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${unit}`;
+    }
+  }
+  return `${size.toLocaleString("en-US")} B`;
+}
+
+/** Bytes in GiB without the unit, for axes and tables that say it once. */
+export const bare = (size, digits = 2) =>
+  (size / 2 ** 30).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+
+export const signed = (size) => (size > 0 ? "+" : size < 0 ? "−" : "") + gib(Math.abs(size));
+
+export const count = (n) => Number(n).toLocaleString("en-US");
+
+/** 8.03 billion: parameters as people say them. */
+export function people(n) {
+  for (const [power, unit] of [[1e12, " trillion"], [1e9, " billion"], [1e6, " million"]]) {
+    if (n >= power) return (n / power).toPrecision(3) + unit;
+  }
+  return count(n);
+}
+
+/** An element; children are strings or nodes, null is left out. */
+export function h(tag, props = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (name === "value" || name === "checked" || name === "selected") made[name] = value;
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return made;
+}
+
+const ESCAPES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
+
+/** Text as it may stand in SVG that is written as text. */
+export const safe = (text) => String(text).replace(/[&<>"]/g, (c) => ESCAPES[c]);
+
+let titles = {};
+export function setKinds(kinds) {
+  titles = kinds;
+}
+export const kinds = () => Object.keys(titles);
+export const title = (kind) => titles[kind]?.title ?? kind.replace("_", " ");
+export const letter = (kind) => titles[kind]?.letter ?? "?";
+
+/** The square that a kind wears everywhere: its colour with its letter. */
+export const swatch = (kind) => h("span", { class: `s ${kind}`, "aria-hidden": "true" }, letter(kind));
+
+/** Swatch and name. */
+export const named = (kind) => h("span", { class: "named" }, swatch(kind), " ", title(kind));
+
+const WORDS = {
+  start: "at the start of the step", forward: "in forward", backward: "in backward", optimizer: "in the optimizer step",
+  step: "in the optimizer step", clear: "when gradients are cleared", load: "after loading", prefill: "in prefill",
+  F1: "in the first third of forward", F2: "in the second third of forward", F3: "in the last third of forward",
+  B3: "in the first third of backward", B2: "in the second third of backward", B1: "in the last third of backward",
+  P1: "in the first third of the prompt", P2: "in the second third of the prompt", P3: "in the last third of the prompt",
+  "first decode": "at the first generated token", "last decode": "at the last generated token",
+};
+
+/** `backward/layers.31/mlp` as "in backward, at layers.31 mlp". */
+export function moment(name) {
+  const [phase, ...place] = name.split("/");
+  const base = WORDS[phase] ?? WORDS[phase.split(".")[0]] ?? phase;
+  if (!place.length) return base;
+  return `${base}, at ${place[0] === "loss" ? "the loss" : place.join(" ")}`;
+}
+
+/** Short names of the nine moments, for people. */
+export const momentTitle = (name) => (WORDS[name] ?? name).replace(/^(in|at|after) /, "").replace(/^the /, "");
+
+/** Say something once to a screen reader and in the page's status line. */
+export function announce(text) {
+  const line = document.getElementById("status");
+  if (line && line.textContent !== text) line.textContent = text;
+}

@@ -1,0 +1,122 @@
+// @ts-check
+/** Section 6: the largest of each kind with its rule. Section 7: the levers. Section 8: against a real run. */
+import { gib, h, kinds, moment, named, signed, swatch, title, announce } from "./format.js";
+import { ask, mode } from "./ask.js";
+import { change, on, request, state } from "./store.js";
+
+export class Rules extends HTMLElement {
+  show(tables) {
+    this.legend = tables.legend;
+    on("answer", () => this.draw());
+  }
+  draw() {
+    const { ledger } = state.answer;
+    const used = new Set();
+    const cards = kinds().filter((kind) => ledger.kinds[kind]).map((kind) => {
+      const one = ledger.kinds[kind];
+      for (const letter of one.formula.match(/[A-Za-z]/g) ?? []) used.add(letter);
+      return h("article", { class: `rule ${kind}` },
+        h("h3", {}, named(kind), h("span", { class: "n" }, gib(one.largest))),
+        h("p", {}, `at most, ${moment(one.at)}.`),
+        h("p", { class: "formula" }, h("code", {}, one.formula)),
+        h("p", { class: "formula numbers" }, "= ", h("code", {}, one.substituted), ` = ${one.largest.toLocaleString("en-US")} bytes, tensors rounded up to 512`),
+        h("p", { class: "small" }, one.why), h("p", { class: "small quiet" }, `mirrors ${one.source}`));
+    });
+    this.replaceChildren(h("div", { class: "rules" }, cards),
+      h("p", { class: "small legend-letters" }, "Letters: ", Object.entries(this.legend).filter(([letter]) => used.has(letter)).map(([letter, text], i) => [i ? ", " : "", h("b", {}, letter), ` ${text}`]), "."),
+      ...(ledger.notes.length ? [h("details", {}, h("summary", {}, "What was assumed"), h("ul", { class: "small" }, ledger.notes.map((note) => h("li", {}, note))))] : []));
+  }
+}
+customElements.define("pm-ledger", Rules);
+
+export class Levers extends HTMLElement {
+  show() {
+    this.turn = 0;
+    on("rest", () => this.fetch());
+    on("answer", () => { if (this.answer && this.name !== JSON.stringify(request())) this.classList.add("stale"); });
+  }
+  async fetch() {
+    const question = request({ ask: "levers" });
+    const answer = await ask(question, "levers");
+    if (answer === undefined) return;
+    this.name = JSON.stringify(request());
+    this.classList.remove("stale");
+    if (!answer || answer.error) {
+      this.replaceChildren(h("p", {}, answer?.error ?? (mode === "live" ? "The levers are tried as soon as the calculator is there." : "This copy has not tried the levers on this configuration. Run peakmem serve for any.")));
+      return;
+    }
+    this.answer = answer;
+    const best = Math.max(answer.before, 1);
+    const row = (one) => {
+      const about = answer.levers.find((lever) => lever.name === one.lever);
+      const take = h("button", { type: "button", disabled: Boolean(one.refused), "data-lever": one.lever,
+        onclick: () => { change({ settings: numbers(one.settings) }, { push: true }); announce(`taken: ${one.lever}`); } }, one.lever);
+      const share = one.refused ? 0 : one.after / best;
+      return h("li", { class: "lever" }, h("div", { class: "take" }, take, h("span", { class: "small" }, about ? `shrinks ${about.shrinks}` : "the fewest that make it fit")),
+        h("div", { class: "before" }, h("span", { class: "gauge", "aria-hidden": "true" }, h("span", { style: `width:${(share * 100).toFixed(1)}%` })),
+          h("span", { class: "numbers" }, one.refused ? "refused" : [h("b", {}, gib(one.after)), ` ${signed(one.after - one.before)}`, one.fits && state.answer.room ? h("span", { class: "good" }, " fits") : ""])),
+        h("p", { class: "small" }, one.refused || [`costs ${one.costs || "what each of them costs"}. `, h("code", {}, one.flags)]));
+    };
+    const missing = answer.levers.filter((lever) => !answer.tried.some((one) => one.lever === lever.name)).map((lever) => lever.name);
+    this.replaceChildren(h("p", {}, "Now: ", h("b", {}, gib(answer.before)), ". With each lever by itself:"), h("ul", { class: "levers" }, answer.tried.map(row)),
+      missing.length ? h("p", { class: "small" }, `Already taken, or worth nothing here: ${missing.join(", ")}.`) : "");
+  }
+}
+const numbers = (settings) => Object.fromEntries(Object.entries(settings).map(([name, value]) => [name, /^\d+$/.test(value) ? Number(value) : value]));
+customElements.define("pm-levers", Levers);
+
+const CODE = `import torch
+
+torch.cuda.reset_peak_memory_stats()
+step(batch)                      # forward, backward, optimizer.step(), zero_grad()
+torch.cuda.synchronize()
+print("allocated", torch.cuda.max_memory_allocated() / 2**30)
+print("reserved ", torch.cuda.max_memory_reserved() / 2**30)
+free, total = torch.cuda.mem_get_info()
+print("device   ", (total - free) / 2**30)`;
+
+export class Check extends HTMLElement {
+  show() {
+    this.inputs = Object.fromEntries(["allocated", "reserved", "device"].map((name) => [name,
+      h("input", { type: "number", min: 0, step: "any", inputmode: "decimal", name: `measured-${name}`, oninput: () => this.draw() })]));
+    const copied = h("button", { type: "button", onclick: () => navigator.clipboard.writeText(CODE).then(() => announce("Code copied"), () => announce("Select the code and copy it")) }, "Copy the code");
+    this.bars = h("div", { class: "check-bars" });
+    this.verdict = h("p", { class: "verdict", "aria-live": "polite" });
+    this.replaceChildren(h("pre", { tabindex: 0 }, h("code", {}, CODE)), h("p", { class: "controls" }, copied),
+      h("div", { class: "controls fields measured" }, Object.entries(this.inputs).map(([name, input]) => h("label", { class: "field" }, h("span", {}, `${name}, GiB`), input))), this.bars, this.verdict);
+    on("answer", () => this.draw());
+    this.draw();
+  }
+  draw() {
+    if (!state.answer) return;
+    const { ledger, room } = state.answer;
+    const peak = ledger.peak.bytes;
+    const given = Object.fromEntries(Object.entries(this.inputs).map(([name, input]) => [name, input.value === "" ? 0 : Number(input.value) * 2 ** 30]));
+    const likely = room ? peak + room.workspaces : 0;
+    const top = Math.max(peak, likely + (room?.context[1] ?? 0), ...Object.values(given), 1) * 1.02;
+    const bar = (name, parts, words) => h("div", { class: "bar" }, h("span", { class: "name" }, name),
+      h("span", { class: "track", role: "img", "aria-label": `${name}: ${words}` }, parts.filter(([bytes]) => bytes > 0).map(([bytes, kind]) => h("span", { class: `part ${kind}`, style: `width:${((bytes / top) * 100).toFixed(2)}%`, title: gib(bytes) }))),
+      h("span", { class: "n" }, words));
+    const byKind = kinds().map((kind) => [ledger.peak.by_kind[kind] ?? 0, kind]);
+    const rows = [bar("counted", byKind, gib(peak))];
+    if (room) rows.push(bar(`${room.gpu}: to expect`, [...byKind, [room.workspaces, "temporary"], [room.context[1], "context"]], `up to ${gib(likely + room.context[1])}`));
+    const told = [];
+    if (given.allocated) {
+      rows.push(bar("allocated", [[Math.min(peak, given.allocated), "plain"], [given.allocated - peak, "temporary"]], gib(given.allocated)));
+      const apart = given.allocated - peak;
+      told.push(`Allocated is ${gib(Math.abs(apart))} ${apart < 0 ? "below" : "above"} the count (${((100 * apart) / peak).toFixed(1)} %)${apart < 0 ? ": something that we count was not there; compare settings and versions" : room && room.workspaces && apart <= room.workspaces * 2 ? `: about what kernel workspaces take (${gib(room.workspaces)})` : ": kernel workspaces, and anything else the process holds"}.`);
+    }
+    if (given.reserved) {
+      rows.push(bar("reserved", [[given.allocated || Math.min(peak, given.reserved), "plain"], [given.reserved - (given.allocated || peak), "cache"]], gib(given.reserved)));
+      told.push(`PyTorch’s cache: ${gib(Math.max(0, given.reserved - (given.allocated || peak)))} reserved and not in use at once.`);
+    }
+    if (given.device) {
+      const inner = given.reserved || given.allocated || peak;
+      rows.push(bar("device", [[Math.min(inner, given.device), "plain"], [given.device - inner, "context"]], gib(given.device)));
+      told.push(`Context and other processes: ${gib(Math.max(0, given.device - inner))}${room ? `; usual for ${room.gpu}: ${gib(room.context[0])} to ${gib(room.context[1])}` : ""}.`);
+    }
+    this.bars.replaceChildren(...rows, h("p", { class: "small" }, swatch("temporary"), " workspaces  ", swatch("cache"), ` ${title("cache")}  `, swatch("context"), ` ${title("context")}`));
+    this.verdict.textContent = told.join(" ");
+  }
+}
+customElements.define("pm-check", Check);

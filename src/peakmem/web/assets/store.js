@@ -1,0 +1,106 @@
+// @ts-check
+/** One state, one event for each thing that changes. The engine is asked from here and from nowhere else. */
+import { ask, knows, live } from "./ask.js";
+import { toHash, fromHash } from "./url.js";
+
+export const start = { model: "llama-3.1-8b", config: null, sizes: {}, settings: { gpu: "H100 SXM 80GB" } };
+export const state = { ...structuredClone(start), moment: 4, answer: null, error: "", pinned: null };
+export const events = new EventTarget();
+
+export const on = (name, what) => events.addEventListener(name, what);
+const emit = (name) => events.dispatchEvent(new Event(name));
+
+/** The question that the calculator's state is. */
+export function request(more = {}) {
+  const made = { model: state.model, settings: sorted(state.settings) };
+  if (state.config) made.config = state.config;
+  if (Object.keys(state.sizes).length) made.sizes = sorted(state.sizes);
+  return { ...made, ...more };
+}
+
+const sorted = (object) => Object.fromEntries(Object.entries(object).sort(([a], [b]) => (a < b ? -1 : 1)));
+
+let defaults = {};
+export function setDefaults(fields) {
+  defaults = Object.fromEntries(fields.map((row) => [row.name, String(row.default)]));
+}
+
+/** Change the model, sizes or settings; null takes a setting back to its default. */
+export function change({ model, config, sizes, settings }, { push = false } = {}) {
+  if (model !== undefined && (model !== state.model || config)) {
+    Object.assign(state, { model, config: config ?? null, sizes: {} });
+  }
+  for (const [part, given] of [["sizes", sizes], ["settings", settings]]) {
+    for (const [name, value] of Object.entries(given ?? {})) {
+      const usual = part === "settings" && name !== "gpu" && String(value) === defaults[name];
+      if (value === null || value === "" || usual) delete state[part][name];
+      else state[part][name] = value;
+    }
+  }
+  history[push ? "pushState" : "replaceState"](null, "", toHash(state));
+  emit("change");
+  return refresh();
+}
+
+/** Replace everything, as a link does. */
+export function load(given) {
+  Object.assign(state, structuredClone(start), given);
+  emit("change");
+  return refresh();
+}
+
+let latest = 0;
+export async function refresh() {
+  const turn = ++latest;
+  const began = performance.now();
+  const question = request();
+  const answer = await ask(question, "estimate");
+  if (turn !== latest || answer === undefined) return;
+  if (answer === null) {
+    state.error = "unanswered";
+    emit("error");
+    return;
+  }
+  if (answer.error) {
+    state.error = answer.error;
+    emit("error");
+    return;
+  }
+  state.error = "";
+  state.answer = answer;
+  emit("answer");
+  performance.measure("answer", { start: began });
+  later();
+}
+
+/** What takes several estimates waits until the reader rests. */
+let timer = 0;
+function later() {
+  clearTimeout(timer);
+  timer = setTimeout(() => emit("rest"), 120);
+}
+
+/** The moment that slider, grid and chart share. */
+export function goTo(index) {
+  if (index === state.moment) return;
+  state.moment = index;
+  emit("moment");
+}
+
+export function pin(on) {
+  state.pinned = on && state.answer ? { request: request(), answer: state.answer } : null;
+  emit("pin");
+}
+
+export function begin() {
+  const { found, unknown } = fromHash(location.hash);
+  if (found) Object.assign(state, structuredClone(start), found);
+  addEventListener("hashchange", () => load(fromHash(location.hash).found ?? {}));
+  addEventListener("popstate", () => load(fromHash(location.hash).found ?? {}));
+  addEventListener("engine", () => refresh());
+  emit("change");
+  refresh();
+  return unknown;
+}
+
+export { live, knows };
