@@ -32,7 +32,8 @@ def estimate(model: str | Path | Model, setup: Setup | None = None, *, allocator
     Errors: PeakmemError, in one line: unknown names, values out of range, settings that exclude each other.
     """
     found = model if isinstance(model, Model) else named(model)
-    setup = Setup.of(**settings) if setup is None else setup
+    if setup is None:
+        setup = Setup.of(**{"sequence": usual_sequence(found, settings)} | settings)
     structure, numbers = structure_of(found, setup)
     levels = replay(program_of(structure), numbers)
     totals = Totals(max(level.peak for level in levels.values()))
@@ -53,6 +54,13 @@ def estimate(model: str | Path | Model, setup: Setup | None = None, *, allocator
         walk=lambda: walked(structure, numbers, found, setup.gpu),
         unroll=lambda: over_time(structure, numbers, found),
     )
+
+
+def usual_sequence(model: Model, settings: dict[str, Any]) -> int:
+    """The sequence where none is given: the field table's, or as much of it as the model has positions for."""
+    usual: int = Setup.sequence
+    later = int(settings.get("generate", Setup.generate)) if settings.get("run") == "inference" else 0
+    return max(min(usual, model.longest - later), 1) if model.longest and not model.image else usual
 
 
 def named(model: str | Path) -> Model:

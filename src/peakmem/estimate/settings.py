@@ -68,6 +68,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         switches=frozenset(switches),
         segments=segments,
         ones=frozenset(letter for letter, number in numbers.items() if number == 1),
+        counts=(("a", model.heads), ("k", model.kv_heads)) if "norm_per_head" in switches else (),
         activation=model.activation,
         dtype=recipe.weights,
         autocast=recipe.autocast or "",
@@ -120,6 +121,10 @@ def check_code(model: Model, setup: Setup) -> None:
     if setup.run not in getattr(code, "RUNS", (setup.run,)):
         raise Impossible(f"--implementation {setup.implementation} has no --run {setup.run}; give transformers, or "
                          f"--run {' or '.join(code.RUNS)}")
+    tokens = setup.sequence + (setup.generate - 1 if setup.run == "inference" else 0)
+    if model.longest and tokens > model.longest and not model.image:
+        raise Impossible(f"{tokens:,} tokens are more than the {model.longest:,} positions of {model.name}; give a "
+                         f"--sequence of at most {model.longest - (tokens - setup.sequence):,}")
     known = getattr(code, "LOSSES", (setup.loss,))
     if setup.loss not in known:
         raise Impossible(f"--loss {setup.loss} goes with transformers' causal language models, not with "
@@ -149,7 +154,8 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
     """Every letter's number."""
     numbers: dict[str, Any] = {
         "b": setup.batch, "s": setup.sequence, "h": model.hidden, "a": model.heads, "k": model.kv_heads,
-        "d": model.head_size, "f": model.feed_forward, "V": model.vocabulary, "P": model.positions,
+        "d": model.head_size, "f": model.feed_forward, "V": model.vocabulary,
+        "P": model.positions if model.longest or model.image else positions_of(model, setup),
         "E": model.experts, "K": model.experts_per_token, "x": model.expert_feed_forward,
         "r": setup.lora_rank, "w": setup.gpus, "T": model.token_types, "W": model.window,
         "c": model.channels, "p": model.patch, "C": model.classes, "g": setup.generate,
@@ -182,6 +188,11 @@ def loss_pieces(model: Model, setup: Setup) -> dict[str, int]:
     rows = min(1 << (wanted - 1).bit_length(), tokens)
     pieces = -(-tokens // rows)
     return {"z": rows, "j": pieces, "m": pieces - 1}
+
+
+def positions_of(model: Model, setup: Setup) -> int:
+    """Rows of a position table that grows with the sequence."""
+    return model.positions and model.positions + max(setup.sequence - model.positions, 0)
 
 
 def cached_tokens(model: Model, setup: Setup) -> dict[str, int]:

@@ -115,5 +115,5 @@ def custom(layers: int = 12, hidden: int = 768, heads: int = 12, vocabulary: int
     config = {"model_type": "gpt2", "n_layer": whole["layers"], "n_embd": whole["hidden"], "n_head": whole["heads"],
               "vocab_size": whole["vocabulary"], "n_positions": whole["positions"], "tie_word_embeddings": tied}
     model = from_config(config, "custom", "custom")
-    note = f"a GPT-2 block with feed-forward 4 × hidden and {whole['positions']:,} learned positions"
-    return replace(model, source="given dimensions", notes=(note, *model.notes))
+    note = f"a GPT-2 block with feed-forward 4 × hidden and at least {whole['positions']:,} learned positions"
+    return replace(model, source="given dimensions", longest=0, notes=(note, *model.notes))
