@@ -26,6 +26,7 @@ class Model:
     feed_forward: int  # of the dense layers; of an expert where all layers are experts
     vocabulary: int = 0
     positions: int = 0  # rows of a learned position table (OPT has two more than positions)
+    longest: int = 0  # tokens that the position table allows; 0: it grows with the sequence, or there is none
     tied: bool = False  # the head is the embedding matrix
     activation: str = "silu"
     window: int = 0  # sliding attention window in tokens; 0: none
