@@ -64,10 +64,12 @@ def usual_sequence(model: Model, settings: dict[str, Any]) -> int:
 
 
 def named(model: str | Path) -> Model:
-    """A preset, or what lies at a path."""
-    from peakmem.tables.models import find_model
+    """A preset, `custom`, or what lies at a path."""
+    from peakmem.tables.models import custom, find_model
 
     text = str(model)
+    if text == "custom":
+        return custom()
     return Model.read(model) if "/" in text or text.endswith(".json") or Path(text).is_dir() else find_model(text)
 
 
