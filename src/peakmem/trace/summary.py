@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .classify import classify
+from .reserved import allocator_peaks
 from .tracer import Block, Tracer
 
 ACTIVATIONS = ("saved", "held", "weight_cast")
@@ -41,6 +42,7 @@ def summary(tracer: Tracer, events: bool = False) -> dict[str, Any]:
         "activations_after_forward_by_module": _by_module(_alive(tracer, forward_end)),
         "by_kind_at_peak": _by_kind(_alive(tracer, top), {"held": "temporary"}),
         "largest_at_peak": _largest(_alive(tracer, top)),
+        "allocator": allocator_peaks(tracer, start),
         "operations_in_step": tracer.operations[-1] - tracer.operations[first],
         "allocations_in_step": sum(change > 0 for _, change in tracer.events[start:]),
     }
