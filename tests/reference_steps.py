@@ -28,6 +28,9 @@ PRECISIONS = {
 }
 
 
+OPTIMIZERS = {"SGD-momentum": "momentum", "SGD-nesterov": "nesterov", "Adam-amsgrad": "amsgrad"}
+
+
 @lru_cache(maxsize=1)
 def records() -> dict[str, Record]:
     """Every record by its name."""
@@ -64,11 +67,34 @@ def setup_of(record: Record) -> Setup:
         accumulation=record["accumulation"],
         batch=record["batch"],
     )
+    given["optimizer"] = OPTIMIZERS.get(record["optimizer"], record["optimizer"].lower())
+    for name in ("step", "set_to_none", "frozen_layers"):
+        if name in record:
+            given[name] = record[name]
+    given["clip"] = bool(record.get("clip"))
+    given["freeze"] = ",".join(record.get("freeze", ()))
+    if record["lora"] and "targets" in record["lora"]:
+        given["lora_targets"] = tuple(record["lora"]["targets"] or ("default",))
+        given["frozen_layers"] = min(record["lora"].get("layers", (0,)))
     if record["seq"]:
         given["sequence"] = record["seq"]
     if record.get("loss"):
         given["loss"] = record["loss"]
-    return Setup.of(**given)
+    return Setup.of(**given | sharding_of(record))
+
+
+def sharding_of(record: Record) -> dict[str, Any]:
+    """How the record's parameters are divided. A policy that computes in 16 bit over fp32 shards is `mixed`."""
+    if record.get("shard") != "fsdp2":
+        return {}
+    given: dict[str, Any] = dict(
+        shard="fsdp2", gpus=record["gpus"], offload=record.get("offload", "none"),
+        reshard={True: "layers", False: "none", "all": "all"}[record["reshard_after_forward"]],
+        sync_each_batch=record["sync"] == "every",
+    )
+    if record["compute"]:
+        given |= dict(precision="mixed", reduce_dtype="auto" if record["reduce"] == "fp32" else record["compute"])
+    return given
 
 
 def differences(record: Record) -> dict[str, int]:
@@ -107,11 +133,13 @@ def events_by_phase(record: Record) -> dict[str, tuple[list[int], list[int]]]:
             ours.setdefault(phase, []).append(bytes_ if event >= 0 else -bytes_)
     pairs = {}
     for part in record["events"]:
-        name = {"zero": "clear"}.get(part["phase"], part["phase"])
+        name = {"zero": "clear", "clip": "optimizer.clip"}.get(part["phase"], part["phase"])
         if record["accumulation"] > 1 and name in ("forward", "backward"):
-            if part["micro_batch"] > 1:
+            last = sum(key.startswith(name) for key in ours) - 1
+            at = last if part["micro_batch"] == record["accumulation"] - 1 else part["micro_batch"]
+            if at > last:
                 continue
-            name = f"{name}.{part['micro_batch']}"
+            name = f"{name}.{at}"
         pairs[name] = (grouped(ours.get(name, [])), grouped(part["bytes"]))
     return pairs
 

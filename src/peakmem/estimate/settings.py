@@ -8,7 +8,7 @@ from peakmem.errors import Impossible, UnknownName
 from peakmem.estimate.dividing import applied, different_batches, fused_update, letters_of
 from peakmem.estimate.kernel_choice import kernel_of
 from peakmem.estimate.parameters import targets_of
-from peakmem.estimate.structure import Structure, runs_of, segmented, segments_of, unfolded
+from peakmem.estimate.structure import Segment, Structure, runs_of, segments_of, unfolded
 from peakmem.model import Model
 from peakmem.setup import Setup
 from peakmem.tables.optimizers import find_optimizer
@@ -24,18 +24,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
     recipe = PRECISIONS[setup.precision]
     numbers = sizes_of(model, setup)
     kinds = kinds_of(model)
-    apart = setup.shard != "none" or setup.offload != "none" or setup.checkpoint != "none"
-    frozen = frozen_layers(model, setup)
-    if unfold:
-        segments, counts = unfolded(model.layer_kinds or kinds * model.layers, frozen), {}
-    elif frozen:
-        parts = [runs_of(part) for part in (kinds[:frozen], kinds[frozen:])] if model.layer_kinds else \
-            [[(kinds, times)] for times in (frozen, model.layers - frozen) if times]
-        segments, counts = segments_of([run for part in parts for run in part], apart, len(parts[0]), True)
-    else:
-        partly = bool(setup.lora_rank or setup.freeze)
-        segments, counts = segmented(kinds, apart, partly) if model.layer_kinds else \
-            segments_of([(kinds, model.layers)], apart, 0, partly)
+    segments, counts = stretches(model, setup, kinds, unfold)
     numbers |= counts
     optimizer = find_optimizer(setup.optimizer)
     switches = set(model.switches)
@@ -141,6 +130,21 @@ def way_of_step(setup: Setup) -> str:
     fused = fused_update(setup, PRECISIONS[setup.precision].fused_update)
     wanted = "fused" if fused else setup.optimizer_implementation
     return wanted if wanted in ways else str(next(iter(ways)))
+
+
+def stretches(model: Model, setup: Setup, kinds: tuple[str, ...],
+              unfold: bool) -> tuple[tuple[Segment, ...], dict[str, int]]:
+    """Layers as repeated stretches, and how often each is repeated; frozen layers are stretches of their own."""
+    frozen = frozen_layers(model, setup)
+    if unfold:
+        return unfolded(model.layer_kinds or kinds * model.layers, frozen), {}
+    apart = setup.shard != "none" or setup.offload != "none" or setup.checkpoint != "none"
+    partly = bool(setup.lora_rank or setup.freeze or frozen)
+    if model.layer_kinds:
+        before, after = runs_of(kinds[:frozen]), runs_of(kinds[frozen:])
+    else:
+        before, after = ([(kinds, times)] if times else [] for times in (frozen, model.layers - frozen))
+    return segments_of([*before, *after], apart, len(before), partly)
 
 
 def frozen_layers(model: Model, setup: Setup) -> int:

@@ -43,6 +43,7 @@ class Structure:
     switches: frozenset[str] = frozenset()
     segments: tuple[Segment, ...] = ()
     ones: frozenset[str] = frozenset()  # letters whose value is one
+    counts: tuple[tuple[str, int], ...] = ()  # letters that say how many modules a layer has of a kind
     activation: str = "silu"
     dtype: str = "bf16"  # of the module
     autocast: str = ""
@@ -75,6 +76,10 @@ class Structure:
     def has(self, switch: str) -> bool:
         """Whether the architecture's switch is on."""
         return switch in self.switches
+
+    def number(self, letter: str) -> int:
+        """How many modules of a kind a layer has, where each is one of its own: see `counts`."""
+        return dict(self.counts)[letter]
 
     def drops(self, kind: str) -> bool:
         """Whether this dropout runs: `attention`, `hidden` or `embedding`."""
@@ -139,15 +144,6 @@ class Structure:
 def unfolded(kinds: tuple[str, ...], frozen: int = 0) -> tuple[Segment, ...]:
     """Every layer interpreted by itself; the first ones may be frozen."""
     return tuple(Segment((kind,), "1", ("first",), i < frozen) for i, kind in enumerate(kinds))
-
-
-def segmented(kinds: tuple[str, ...], apart: bool = False,
-              partly: bool = False) -> tuple[tuple[Segment, ...], dict[str, int]]:
-    """Layers as few repeated stretches, and how often each is repeated.
-
-    apart: the last repetition is interpreted by itself (what runs first in backward differs from the rest).
-    """
-    return segments_of(runs_of(kinds), apart, 0, partly)
 
 
 def runs_of(kinds: tuple[str, ...]) -> list[tuple[tuple[str, ...], int]]:

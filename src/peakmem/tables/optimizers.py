@@ -67,8 +67,8 @@ OPTIMIZERS: Mapping[str, Optimizer] = {row.name: row for row in (
     _torch("sgd", "SGD without momentum", (), "sgd.py", NONE, NONE, fused=True),
     _torch("momentum", "SGD with momentum", ("momentum_buffer",), "sgd.py", NONE, NONE, fused=True,
            aliases=("sgd-momentum", "sgdm")),
-    _torch("nesterov", "SGD with Nesterov's momentum", ("momentum_buffer",), "sgd.py", NONE, ("tensor", 1), fused=True,
-           aliases=("sgd-nesterov",)),
+    _torch("nesterov", "SGD with Nesterov's momentum", ("momentum_buffer",), "sgd.py", NONE, ("tensor", 1),
+           fused=True, aliases=("sgd-nesterov",)),
     _torch("adam", "Adam", _ADAM, "adam.py", ("group", 1), ("tensor", 3), fused=True, step=True),
     _torch("adamw", "AdamW", _ADAM, "adam.py", ("group", 1), ("tensor", 3), fused=True, step=True,
            aliases=("adamw-torch", "adamw-torch-fused"),
@@ -88,8 +88,8 @@ OPTIMIZERS: Mapping[str, Optimizer] = {row.name: row for row in (
               note="no torch.optim class: the loop of lion-pytorch, or its one-kernel form"),
     Optimizer("muon", "Muon for hidden matrices, AdamW for the rest", 1, "torch 2.13 optim/_muon.py",
               state_names=("momentum_buffer",), temporaries={"foreach": OWN, "loop": OWN, "fused": OWN}, rest="adamw",
-              note="2-D matrices only; embedding, head, vectors and stacked experts go to AdamW, whose form foreach, loop "
-              "and fused name: Muon itself is a loop"),
+              note="2-D matrices only; embedding, head, vectors and stacked experts go to AdamW, and foreach, loop "
+              "and fused say how that one runs: Muon itself is a loop"),
     Optimizer("adamw-8bit", "AdamW with 8-bit states, bitsandbytes", 2, "bitsandbytes optim/optimizer.py: "
               "init_state, blocksize 256, min_8bit_size 4096; Dettmers et al. 2022, https://arxiv.org/abs/2110.02861",
               "8bit blocks 256", ("state1", "state2"), {"fused": NONE}, least=4096, small_dtype="fp32", tables=1024,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from peakmem.estimate.optimizers.rule import Rule
-from peakmem.estimate.optimizers.slots import TensorList, by_dtype, each
-from peakmem.estimate.optimizers.slots import Slot
+from peakmem.estimate.optimizers.slots import Slot, TensorList, by_dtype, each
 
 
 class Adam(Rule):
