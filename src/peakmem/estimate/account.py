@@ -7,6 +7,7 @@ from typing import Any
 
 from peakmem.estimate.elsewhere import lines_elsewhere
 from peakmem.estimate.formulas import Count, add, number_of, settled, size_text, terms
+from peakmem.estimate.reasons import told_apart, why_of
 from peakmem.estimate.replay import value
 from peakmem.estimate.tape import Key, Tape
 from peakmem.estimate.walk import Highest, Region, Spot, Walk
@@ -251,30 +252,7 @@ def lines_of(walk: Walk, layers: int, source: str) -> tuple[Line, ...]:
             why=why_of(tape, members, KINDS[kind], name, born[members[0]], freed.get(members[-1], "")),
             source=tape.records[members[0]].source or source, scratch=scratch, at_peak=alive,
         ))
-    return (*lines, *lines_elsewhere(tape, numbers, source))
-
-
-def why_of(tape: Tape, members: list[int], kind: str, name: str, born: str, freed: str) -> str:
-    """Who needs a tensor, from what saved it; else what it is on the way to."""
-    reasons = list(dict.fromkeys(reason for i in members for reason in tape.records[i].why))
-    purpose = tape.records[members[0]].purpose
-    if kind == "weights":
-        use = f"; kept for backward: {'; '.join(reasons)}" if reasons else ""
-        return f"{name}{f': {purpose}' if purpose else ' is read in every forward and backward'}{use}"
-    if purpose:
-        return f"{name}: {purpose}"
-    if kind == "gradients":
-        return f"{name}: what backward found, read by the optimizer, dropped by zero_grad"
-    if kind == "optimizer_state":
-        return f"{name}: what the optimizer remembers from step to step"
-    if name.startswith("input/"):
-        return f"{name}: the batch, on the device all the time"
-    if tape.records[members[0]].scratch:
-        return f"{name}: inside the kernel, until it returns; no tensor owns it"
-    if reasons:
-        shared = f": one tensor, {len(reasons)} uses" if len(reasons) > 1 else ""
-        return "; ".join(reasons) + shared
-    return f"{name} lives from {born or 'the start'} to {freed or 'the end'}: nothing keeps it longer"
+    return told_apart((*lines, *lines_elsewhere(tape, numbers, source)))
 
 
 def flops_of(tape: Tape, numbers: Mapping[str, Any]) -> dict[str, int]:

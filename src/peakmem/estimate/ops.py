@@ -46,9 +46,9 @@ def mul(x: Tensor, y: Tensor, name: str = "product") -> Tensor:
     n = Node("mul", x, y)
     full = broadcast(x, y)
     if n.needs(0):
-        n.saves(y, f"gradient of the other factor of {n.scope}/{name}")
+        n.saves(y, f"gradient of {x.name}, its factor")
     if n.needs(1):
-        n.saves(x, f"gradient of the other factor of {n.scope}/{name}")
+        n.saves(x, f"gradient of {y.name}, its factor")
     dtype = promote(x, y)
     out = result_like(n, full, dtype, name)
     n.gradient(1, dims=full.dims, dtype=dtype, memory="grad")
