@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peakmem.errors import Impossible, PeakmemError, UnknownName, printable
-from peakmem.ledger import KINDS, Ledger
+from peakmem.ledger import KINDS, Ledger, Line
 from peakmem.model import Model
 from peakmem.web.request import model_of, only, parsed, settings_of, whole
 
@@ -44,47 +44,67 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     return ASKS[ask](request)
 
 
-def estimated(model: Model, settings: Mapping[str, Any]) -> Ledger:
+def estimated(model: Model, settings: Mapping[str, Any], allocator: bool = False) -> Ledger:
+    """allocator: also run PyTorch's allocator, which takes a hundred times as long."""
     from peakmem.estimate import estimate
 
     if model.layers > DEEPEST:
         raise Impossible(f"{model.layers:,} layers: here at most {DEEPEST:,}")
-    return estimate(model, **settings)
+    return estimate(model, allocator=allocator and bool(settings.get("gpu")), **settings)
 
 
 def estimate(request: Mapping[str, Any]) -> dict[str, Any]:
     """A ledger with its largest lines, the room on the GPU, and what another implementation would hold."""
-    only(request, *RUN, "lines", "timeline")
+    only(request, *RUN, "lines", "timeline", "allocator")
     model, settings = model_of(request), settings_of(request)
-    return told(model, settings, whole(request, "lines", 12, MOST_LINES), request.get("timeline") is True)
-
-
-def told(model: Model, settings: Mapping[str, Any], lines: int, timeline: bool = False) -> dict[str, Any]:
-    ledger = estimated(model, settings)
+    ledger = estimated(model, settings, request.get("allocator") is not False)
     found = ledger.as_json()
     ordered = sorted(ledger.lines, key=lambda line: (-line.bytes_at_peak, -line.bytes * line.count, line.name))
-    rest = ordered[lines:]
-    found["lines"] = [vars(line).copy() for line in ordered[:lines]]
-    result = {"ledger": found, "more": {"lines": len(rest), "bytes": sum(line.bytes_at_peak for line in rest)},
-              "room": room_of(ledger, settings), "beside": beside(model, settings)}
-    if timeline:
+    found["lines"] = [vars(line).copy() for line in ordered[:whole(request, "lines", 12, MOST_LINES)]]
+    result = {"ledger": found, **largest(ledger), "room": room_of(ledger, settings), "beside": beside(model, settings)}
+    if request.get("timeline") is True:
         result["timeline"] = changes_of(ledger)
     return result
 
 
+def largest(ledger: Ledger, most: int = 8) -> dict[str, Any]:
+    """What holds most at the peak; lines of one kind, size and number stand together."""
+    groups: dict[tuple[str, str, int, int], list[Line]] = {}
+    for line in ledger.lines:
+        if line.at_peak and not line.scratch:
+            groups.setdefault((line.kind, line.substituted, line.bytes, line.at_peak), []).append(line)
+    ranked = sorted(((sum(line.bytes_at_peak for line in group), group) for group in groups.values()),
+                    key=lambda pair: (-pair[0], pair[1][0].name))
+    shown = [{"names": [line.name for line in group], "kind": group[0].kind, "bytes": total,
+              "each": group[0].bytes, "at_peak": group[0].at_peak, "formula": group[0].formula,
+              "substituted": group[0].substituted, "born": group[0].born, "freed": group[0].freed,
+              "why": group[0].why.removeprefix(group[0].name).lstrip(" :")} for total, group in ranked[:most]]
+    rest = ranked[most:]
+    return {"largest": shown, "more": {"lines": sum(len(group) for _, group in rest),
+                                       "bytes": sum(total for total, _ in rest)}}
+
+
+def room(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether it fits, with PyTorch's allocator run over the step."""
+    only(request, *RUN)
+    model, settings = model_of(request), settings_of(request)
+    found = room_of(estimated(model, settings, True), settings)
+    if found is None:
+        raise Impossible("which GPU? give settings.gpu, for instance H100 or 24GiB")
+    return found
+
+
 def room_of(ledger: Ledger, settings: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Whether it fits on the GPU that was named, and what stands beside the tensors there."""
+    """The headroom on the GPU that was named, and the totals behind it."""
     if not settings.get("gpu"):
         return None
     from peakmem.plan.headroom import headroom
-    from peakmem.tables.device import HANDLES, cublas_workspace
-    from peakmem.tables.gpus import find_gpu
 
-    gpu = find_gpu(settings["gpu"])
-    room = headroom(ledger, gpu)
+    room, totals = headroom(ledger, settings["gpu"]), ledger.totals
     return {"gpu": room.gpu, "fits": room.fits, "close": room.close, "spare": room.spare, "need": room.need,
             "used": room.used, "total": room.total, "context": list(room.context), "capacity": room.capacity,
-            "sold": room.sold, "workspaces": HANDLES * cublas_workspace(gpu.capability)[0], "note": room.note}
+            "sold": room.sold, "note": room.note, "tensors": totals.tensors, "allocated": totals.allocated,
+            "reserved": totals.reserved}
 
 
 def beside(model: Model, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -135,25 +155,31 @@ def fit(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def levers(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Every lever tried on this run: bytes before and after, and the fewest that make it fit together."""
-    from peakmem.plan.headroom import best_total, headroom
+    """Every lever tried on this run: bytes in tensors before and after, and the fewest that make it fit together."""
+    from peakmem.plan.headroom import headroom
     from peakmem.plan.levers import LEVERS, try_levers
 
     only(request, *RUN)
     model, settings = model_of(request), settings_of(request)
+    seen: dict[int, Ledger] = {}
 
     def measure(changed: Mapping[str, Any]) -> tuple[int, bool]:
         ledger = estimated(model, changed)
+        seen[ledger.totals.tensors] = ledger
         gpu = settings.get("gpu")
-        return best_total(ledger)[0], headroom(ledger, gpu).fits if gpu else True
+        # What the tensors alone exceed needs no run of the allocator.
+        fits = not gpu or (headroom(ledger, gpu).fits and headroom(estimated(model, changed, True), gpu).fits)
+        return ledger.totals.tensors, fits
 
+    before = measure(settings)[0]
     tried, together = try_levers(settings, measure)
     made = []
     for change in (*tried, *([together] if together else [])):
         words = change.flags.replace("--", "").split()
         pairs = {name.replace("-", "_"): value for name, value in zip(words[::2], words[1::2], strict=True)}
-        made.append({**vars(change), "settings": pairs})
-    return {"before": measure(settings)[0], "tried": made,
+        kinds = dict(seen[change.after].peak.by_kind) if change.after in seen else {}
+        made.append({**vars(change), "settings": pairs, "by_kind": kinds})
+    return {"before": before, "by_kind": dict(seen[before].peak.by_kind), "tried": made,
             "levers": [{"name": row.name, "shrinks": row.shrinks, "costs": row.costs, "source": row.source,
                         "flag": row.flag} for row in LEVERS]}
 
@@ -189,6 +215,6 @@ def figure(name: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 
 
 ASKS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-    "estimate": estimate, "fit": fit, "levers": levers, "compare": compare, "tables": figure("tables"),
+    "estimate": estimate, "room": room, "fit": fit, "levers": levers, "compare": compare, "tables": figure("tables"),
     "three-layers": figure("three_layers"), "cells": figure("cells"), "growth": figure("growth"),
 }

@@ -52,13 +52,19 @@ def scripts() -> list[str]:
 
 def first_answers() -> dict[str, str]:
     """What is painted before any engine is there."""
-    return {key(request): answered(request) for request in (*FIGURES, FIRST, *beside(FIRST))}
+    return {key(request): answered(request) for request in (*FIGURES, quick(FIRST), *beside(FIRST))}
+
+
+def quick(request: dict[str, object]) -> dict[str, object]:
+    """The question as the page asks it at every change."""
+    return {**request, "lines": 0, "allocator": False}
 
 
 def beside(request: dict[str, object]) -> Iterator[dict[str, object]]:
     """What the page asks about one state when the reader rests."""
     settings = dict(request["settings"])  # type: ignore[call-overload]
     yield {**request, "ask": "levers"}
+    yield {**request, "ask": "room"}
     settings.pop("batch", None)
     yield {**request, "settings": settings, "ask": "fit"}
 
@@ -77,17 +83,17 @@ def further_answers() -> bytes:
 
     gpu = {"gpu": "H100 SXM 80GB"}
     for model in (*presets(), "custom"):
-        for more in ({}, {"run": "inference"}, {"checkpoint": "full"}, {"attention": "eager"},
-                     {"precision": "amp-bf16"}, {"optimizer": "adamw-8bit"}, {"lora_rank": 16}, {"batch": 8},
-                     {"implementation": "paper"}):
+        for more in ({}, {"run": "inference"}, {"checkpoint": "full"}, {"optimizer": "adamw-8bit"}, {"lora_rank": 16}):
             request: dict[str, object] = {"model": model, "settings": dict(sorted({**gpu, **more}.items()))}
-            keep(request)
+            keep(quick(request))
             if not more:
-                for question in beside(request):
-                    keep(question)
+                keep({**request, "ask": "room"})
+    for more in ({"implementation": "paper"}, {"attention": "eager"}, {"batch": 8}, {"precision": "amp-bf16"}):
+        keep(quick({"model": "custom", "settings": dict(sorted({**gpu, **more}.items()))}))
+        keep(quick({**FIRST, "settings": dict(sorted({**gpu, **more}.items()))}))
     for row in gpus():
-        keep({**FIRST, "settings": {"gpu": row.name}})
-    keep({**FIRST, "timeline": True, "lines": 0})
+        keep(quick({**FIRST, "settings": {"gpu": row.name}}))
+    keep({**FIRST, "timeline": True, "lines": 0, "allocator": False})
     return gzip.compress(json.dumps(found, separators=(",", ":")).encode(), 9, mtime=0)
 
 

@@ -2,7 +2,7 @@
 /** Section 5: settings on one side, the answer in sight on the other. */
 import { bare, count, gib, h, kinds, moment, momentTitle, named, people, swatch, title, announce } from "./format.js";
 import { ask, mode } from "./ask.js";
-import { change, goTo, live, on, pin, request, state } from "./store.js";
+import { goTo, on, pin, request, state, tellAll } from "./store.js";
 import { draw } from "./chart.js";
 import { Form } from "./form.js";
 import { Timeline } from "./timeline.js";
@@ -32,8 +32,8 @@ export class Calculator extends HTMLElement {
       h("div", { class: "result" },
         h("div", { class: "sticky" }, this.headline, this.fits, this.error,
           h("div", { class: "row tools views" }, this.views), h("div", { class: "stage" }, this.picture, this.moments, this.time, this.numbers), this.legend),
-        h("div", { class: "row tools" }, this.pinner, tools(() => this.svg())),
-        this.pinned, this.detail, this.largest)));
+        h("div", { class: "row tools take" }, this.pinner, tools(() => this.svg())), this.pinned, this.detail)),
+      this.largest);
     on("change", () => this.form.sync());
     on("answer", () => this.draw());
     on("moment", () => { this.paint(); this.tell(); });
@@ -42,6 +42,10 @@ export class Calculator extends HTMLElement {
     on("rest", () => this.rest());
     new ResizeObserver(() => { if (state.answer && this.picture.clientWidth !== this.drawn) { this.paint(); this.retime(); } }).observe(this.picture);
     this.drop();
+  }
+
+  judge() {
+    this.fits.replaceChildren(...this.verdict(), ...this.others());
   }
 
   unanswered() {
@@ -67,15 +71,13 @@ export class Calculator extends HTMLElement {
   }
 
   draw() {
-    const { ledger, room, beside } = state.answer;
+    const { ledger } = state.answer;
     this.fail("");
     this.form.sized(ledger.run.model);
-    const kept = ledger.kinds.activations?.largest ?? 0;
     this.headline.replaceChildren(h("strong", { class: "peak" }, gib(ledger.peak.bytes)), ` at the peak, ${moment(ledger.peak.moment)}. `,
       h("span", { class: "quiet" }, `${state.config ? state.model : ledger.run.model.name}, ${people(ledger.parameters.total)} parameters${ledger.parameters.trained === ledger.parameters.total ? "" : `, ${people(ledger.parameters.trained)} trained`}.`));
-    this.fits.replaceChildren(...this.room(room), ...(beside.length ? beside.map((one) => h("span", { class: "beside" }, one.implementation === "paper"
-      ? ` The paper’s block (34sbh + 5as²b) would come to ${gib(one.peak)}, its activations to ${gib(one.activations)}; here ${gib(kept)}.`
-      : ` As ${one.implementation} runs it: ${gib(one.peak)}, activations ${gib(one.activations)}; here ${gib(kept)}.`)) : []));
+    this.best = "";
+    this.judge();
     this.paint();
     this.table();
     this.tell();
@@ -84,23 +86,31 @@ export class Calculator extends HTMLElement {
     announce(`peak ${gib(ledger.peak.bytes)}`);
   }
 
-  room(room) {
+  /** The verdict: of the tensors alone at once, with PyTorch's allocator as soon as the reader rests. */
+  verdict() {
+    const room = state.room ?? state.answer.room;
     if (!room) return ["Choose a GPU to see whether it fits. "];
-    const rest = this.best ? ` ${this.best}` : "";
-    const base = `${gib(room.used)} of tensors and up to ${gib(room.context[1])} of CUDA context, of ${gib(room.capacity)}${room.sold ? " as sold" : ""}.`;
     const head = room.fits ? h("strong", { class: "good" }, `Fits ${room.gpu} with ${gib(room.spare)} to spare. `)
       : room.close ? h("strong", {}, `Too close to tell on ${room.gpu}. `)
       : h("strong", { class: "bad" }, `Exceeds ${room.gpu} by ${gib(-room.spare)}. `);
-    this.batch = h("span", { class: "batch" }, rest);
-    return [head, base, this.batch, room.note ? h("span", { class: "quiet" }, ` (${room.note}.)`) : ""];
+    const base = `${gib(room.used)} ${room.reserved ? "reserved by PyTorch’s allocator" : "in tensors"}, and up to ${gib(room.context[1])} of CUDA context, of ${gib(room.capacity)}${room.sold ? " as sold" : ""}. `;
+    return [head, base, this.best ? `${this.best} ` : "", room.note ? h("span", { class: "quiet" }, `(${room.note}.) `) : ""];
+  }
+  others() {
+    const { ledger, beside } = state.answer;
+    const kept = ledger.kinds.activations?.largest ?? 0;
+    return beside.map((one) => h("span", { class: "beside quiet" }, one.implementation === "paper"
+      ? `The paper’s block, 34sbh + 5as²b, would come to ${gib(one.peak)}, ${gib(one.activations)} of it activations; here ${gib(kept)}. `
+      : `As ${one.implementation} runs it: ${gib(one.peak)}, activations ${gib(one.activations)}; here ${gib(kept)}. `));
   }
 
   svg() {
     const width = Math.max(280, this.picture.clientWidth || 640);
-    return draw({ ledger: state.answer.ledger, room: state.answer.room, behind: state.pinned?.answer.ledger, chosen: this.index(), width, height: width < 480 ? 250 : 360 });
+    return draw({ ledger: state.answer.ledger, room: state.room ?? state.answer.room, behind: state.pinned?.answer.ledger, chosen: this.index(), width, height: width < 480 ? 200 : 360 });
   }
   index() {
-    return Math.min(state.moment, state.answer.ledger.chart.length - 1);
+    const rows = state.answer.ledger.chart;
+    return state.moment < 0 ? rows.findIndex((row) => row.peak === state.answer.ledger.peak.bytes) : Math.min(state.moment, rows.length - 1);
   }
   paint() {
     if (!state.answer) return;
@@ -127,13 +137,13 @@ export class Calculator extends HTMLElement {
   }
 
   lines() {
-    const { ledger, more } = state.answer;
+    const { largest, more } = state.answer;
     this.largest.replaceChildren(h("h3", {}, "Largest tensors at the peak, and why they are alive"),
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Largest tensors at the peak" }, h("table", { class: "lines" },
-        h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "n" }, "GiB"), h("th", { scope: "col" }, "tensor"), h("th", { scope: "col" }, "size of one"))),
-        h("tbody", {}, ledger.lines.filter((line) => line.at_peak).map((line) => h("tr", {}, h("td", { class: "n" }, bare(line.bytes * line.at_peak)),
-          h("td", {}, swatch(line.kind), " ", h("code", {}, line.name), line.at_peak > 1 ? ` × ${count(line.at_peak)}` : "", h("p", { class: "small why" }, line.why)),
-          h("td", {}, h("code", { title: line.substituted }, line.formula))))))),
+        h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "n" }, "GiB"), h("th", { scope: "col" }, "tensor"), h("th", { scope: "col" }, "bytes of one"), h("th", { scope: "col" }, "why"))),
+        h("tbody", {}, largest.map((line) => h("tr", {}, h("td", { class: "n" }, bare(line.bytes)),
+          h("td", { title: line.names.join("\n") }, swatch(line.kind), " ", h("code", {}, line.names[0]), line.names.length > 1 ? h("span", { class: "quiet" }, ` and ${line.names.length - 1} alike`) : "", line.at_peak > 1 ? `, × ${count(line.at_peak)}` : ""),
+          h("td", {}, h("code", { title: `${line.substituted} = ${count(line.each)}` }, line.formula)), h("td", { class: "small why" }, line.why)))))),
       h("p", { class: "small" }, `${count(more.lines)} smaller lines hold ${gib(more.bytes)} at the peak.`));
   }
 
@@ -165,21 +175,27 @@ export class Calculator extends HTMLElement {
       return;
     }
     const room = state.answer.room;
-    this.timeline.show(answer.timeline, Math.max(280, this.picture.parentElement.clientWidth), 360, room ? room.capacity - room.context[1] : 0);
+    this.timeline.show(answer.timeline, Math.max(280, this.picture.parentElement.clientWidth), this.picture.parentElement.clientWidth < 480 ? 200 : 360, room ? room.capacity - room.context[1] : 0);
   }
 
   /** What takes many estimates: asked when the reader rests. */
   async rest() {
     this.retime();
-    this.best = "";
     if (!state.answer.room) return;
+    const name = JSON.stringify(request());
+    const room = await ask(request({ ask: "room" }), "room");
+    if (!room || room.error || name !== JSON.stringify(request())) return;
+    state.room = room;
+    tellAll("room");
+    this.judge();
+    this.paint();
     const question = request({ ask: "fit" });
     question.settings = { ...question.settings };
     delete question.settings.batch;
     const answer = await ask(question, "fit");
-    if (!answer) return;
-    this.best = answer.error ? "" : answer.batch ? `Largest batch that fits: ${count(answer.batch)}; one more is ${gib(answer.one_more_exceeds_by ?? 0)} too much.` : "No batch fits, not even 1.";
-    if (this.batch) this.batch.textContent = ` ${this.best}`;
+    if (!answer || answer.error || name !== JSON.stringify(request())) return;
+    this.best = answer.batch ? `Largest batch that fits: ${count(answer.batch)}; one more is ${gib(answer.one_more_exceeds_by ?? 0)} too much.` : "No batch fits, not even 1.";
+    this.judge();
   }
 
   compare() {
@@ -201,4 +217,3 @@ function differences(a, b) {
   return changed.length ? changed.map((name) => `${name}: ${x[name] ?? "default"} → ${y[name] ?? "default"}`).join(", ") : "Change a setting: the outline stays where it is.";
 }
 customElements.define("pm-calculator", Calculator);
-export { change, live };

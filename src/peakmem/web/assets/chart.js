@@ -29,7 +29,7 @@ export function axis(most) {
 export function draw({ ledger, room, behind, chosen, width, height, frame = 0 }) {
   const rows = ledger.chart;
   const right = 12;
-  const top = Math.max(1, frame, ...rows.map((row) => row.peak), ...(behind?.chart ?? []).map((row) => row.peak));
+  const top = Math.max(1, frame, room?.reserved ? room.used : 0, ...rows.map((row) => row.peak), ...(behind?.chart ?? []).map((row) => row.peak));
   const limit = room ? room.capacity - room.context[1] : 0;
   const shown = limit > 0 && limit <= 2.2 * top;
   const most = shown ? Math.max(top, limit) : top;
@@ -57,16 +57,21 @@ export function draw({ ledger, room, behind, chosen, width, height, frame = 0 })
       parts.push(`<rect class="seg ${kind}" data-moment="${safe(row.moment)}" data-kind="${kind}" data-bytes="${amount}" x="${x.toFixed(1)}" y="${high.toFixed(2)}" width="${bar.toFixed(1)}" height="${tall.toFixed(2)}"><title>${safe(`${momentTitle(row.moment)}: ${title(kind)} ${gib(amount)}`)}</title></rect>`);
       if (tall >= 15 && bar >= 14) parts.push(`<text class="on ${kind}" x="${(x + bar / 2).toFixed(1)}" y="${((low + high) / 2 + 4).toFixed(1)}" text-anchor="middle">${letter(kind)}</text>`);
     }
+    const beyond = row.peak === ledger.peak.bytes && room?.reserved ? room.used - row.peak : 0;
+    if (beyond > 0) parts.push(`<rect class="beyond" x="${x.toFixed(1)}" y="${y(row.peak + beyond).toFixed(1)}" width="${bar.toFixed(1)}" height="${Math.max(0, y(row.peak) - y(row.peak + beyond) - 1).toFixed(1)}"><title>${safe(`reserved by PyTorch beyond the tensors: ${gib(beyond)}`)}</title></rect>`);
     parts.push(`<line class="end" x1="${(x - 4).toFixed(1)}" x2="${(x + bar + 4).toFixed(1)}" y1="${y(row.end).toFixed(1)}" y2="${y(row.end).toFixed(1)}"/>`);
     const best = row.peak === ledger.peak.bytes;
     const inUnit = scale.unit === "GiB" ? bare(row.peak, row.peak >= 100 * 2 ** 30 ? 0 : 1) : gib(row.peak, 0).replace(/ .*/, "");
-    parts.push(`<text class="amount${best ? " best" : ""}" x="${(x + bar / 2).toFixed(1)}" y="${(y(row.peak) - 5).toFixed(1)}" text-anchor="middle">${inUnit}</text>`);
+    parts.push(`<text class="amount${best ? " best" : ""}" x="${(x + bar / 2).toFixed(1)}" y="${(y(row.peak + Math.max(0, beyond)) - 5).toFixed(1)}" text-anchor="middle">${inUnit}</text>`);
     parts.push(`<text class="axis" x="${(x + bar / 2).toFixed(1)}" y="${height - 8}" text-anchor="middle">${safe(short(row.moment, slot))}</text>`);
   });
   if (shown) {
     const at = y(limit);
-    parts.push(`<line class="limit" x1="${LEFT}" x2="${width - right}" y1="${at.toFixed(1)}" y2="${at.toFixed(1)}"/>` +
-      `<text class="limit" x="${width - right}" y="${(at > TOP + 6 ? at - 5 : at + 14).toFixed(1)}" text-anchor="end">${safe(`${room.gpu}, less its context: ${gib(limit, 1)}`)}</text>`);
+    parts.push(`<line class="limit" x1="${LEFT}" x2="${width - right}" y1="${at.toFixed(1)}" y2="${at.toFixed(1)}"/>`);
+  }
+  if (limit > 0) {
+    const words = `${shown ? "– – " : ""}${room.gpu}, less its context: ${gib(limit, 1)}${shown ? "" : ", far above"}`;
+    parts.push(`<text class="axis limit" x="${width - right}" y="12" text-anchor="end">${safe(words)}</text>`);
   }
   const label = `Peak ${gib(ledger.peak.bytes)}, ${momentTitle(rows.find((row) => row.peak === ledger.peak.bytes)?.moment ?? "")}. ` +
     rows.map((row) => `${momentTitle(row.moment)} ${gib(row.peak)}`).join("; ");

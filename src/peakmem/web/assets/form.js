@@ -113,7 +113,7 @@ export class Form {
     this.controls[name] = control;
     const help = row.help.replace(/: `peakmem list.*$/, "");
     control.title = help;
-    return h("div", { class: `field${row.type === "bool" ? " check" : ""}` }, h("label", {}, h("span", {}, label(name)), control), reference, more);
+    return h("div", { class: `field${row.type === "bool" ? " check" : ""}${["gpu", "precision"].includes(name) ? " wide" : ""}` }, h("label", {}, h("span", {}, label(name)), control), reference, more);
   }
 
   /** The controls as the state has them; the one that is being typed in is left alone. */

@@ -36,7 +36,7 @@ export function h(tag, props = {}, ...children) {
     else if (name === "value" || name === "checked" || name === "selected") made[name] = value;
     else made.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return made;
 }
 

@@ -4,6 +4,7 @@ import { h, gib, swatch, title, announce } from "./format.js";
 import { state, goTo, on } from "./store.js";
 
 const NAMES = { z: "z1 … z3, before ReLU", errors: "errors on their way back", input: "input" };
+const SHORT = { "optimizer state": "opt", input: "x", z: "z", errors: "δ" };
 const SUB = /([Wazδ∂∇]+a?W?)(\d)/g;
 
 /** a1 with its index below the line. */
@@ -31,14 +32,14 @@ export class Grid extends HTMLElement {
       h("button", { type: "button", title: one.title, "aria-label": `${one.moment}: ${one.title}`, onclick: () => goTo(i) }, one.moment)));
     this.table = h("table", { class: "grid" },
       h("caption", { class: "visually-hidden" }, "Which tensor is in memory at the end of which moment"),
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "tensor"), h("th", { scope: "col", class: "n" }, "MiB"), this.heads)),
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "tensor"), h("th", { scope: "col", class: "n size" }, "MiB"), this.heads)),
       h("tbody", {}, data.tensors.map((row) => h("tr", { class: row.kind },
-        h("th", { scope: "row" }, swatch(row.kind), " ", written(NAMES[row.name] ?? row.name)),
-        h("td", { class: "n" }, gib(row.bytes, 0).replace(" MiB", "")),
+        h("th", { scope: "row" }, swatch(row.kind), " ", h("span", { class: "long" }, written(NAMES[row.name] ?? row.name)), h("span", { class: "short", "aria-hidden": "true" }, written(SHORT[row.name] ?? row.name))),
+        h("td", { class: "n size" }, gib(row.bytes, 0).replace(" MiB", "")),
         row.cells.map((cell) => h("td", { class: `cell ${cell}` }, h("span", {},
           h("span", { class: "visually-hidden" }, cell === "held" ? "in memory" : cell === "passing" ? "comes and goes" : "no")))))),
       ),
-      h("tfoot", {}, h("tr", { class: "heights" }, h("th", { scope: "row", colspan: 2 }, "in use, MiB", h("br"), h("span", { class: "small" }, "highest, and at the end")),
+      h("tfoot", {}, h("tr", { class: "heights" }, h("th", { scope: "row" }, h("span", { class: "long" }, "in use, MiB: highest,", h("br"), "and darker: at the end"), h("span", { class: "short" }, "MiB")), h("td", { class: "size" }),
         data.moments.map((one) => h("td", {}, h("span", { class: "height", "data-peak": one.peak, "data-end": one.end }))))));
     this.words = h("div", { class: "words" });
     this.answer = h("p", { class: "answer" }, "Press a moment to guess; the heights appear below the grid.");
@@ -91,7 +92,7 @@ export class Grid extends HTMLElement {
   }
 
   draw(moving) {
-    this.at = Math.min(state.moment, this.data.moments.length - 1);
+    this.at = Math.max(0, Math.min(state.moment, this.data.moments.length - 1));
     const one = this.data.moments[this.at];
     this.slider.value = String(this.at);
     this.slider.setAttribute("aria-valuetext", `${one.moment}: ${one.title}. Allocated ${spoken(one.made)}; freed ${spoken(one.freed)}`);

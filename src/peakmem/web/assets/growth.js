@@ -3,7 +3,7 @@
 import { h, gib, named, announce, title } from "./format.js";
 
 const SHOWN = ["weights", "activations", "gradients", "optimizer_state"];
-const FRAME = 4; // the strip's height stands for four times what a kind comes to at first
+const FRAME = 3.5; // the strip's height stands for so many times what a kind comes to at first
 
 export class Growth extends HTMLElement {
   show(data) {
@@ -13,7 +13,7 @@ export class Growth extends HTMLElement {
       h("button", { type: "button", "aria-pressed": String(i === 0), onclick: () => this.draw(i) }, one.name));
     this.rows = h("div", { class: "strips" });
     this.replaceChildren(h("div", { class: "controls row", role: "group", "aria-label": "What grows" }, this.buttons), this.rows,
-      h("p", { class: "small" }, `${data.model}, batch 4 × 1,024 tokens. Each strip has its own scale: a quarter of its height is what the kind comes to at first.`));
+      h("p", { class: "small" }, `${data.model}, batch 4 × 1,024 tokens. Each strip has its own scale.`));
     this.draw(0);
   }
 

@@ -4,6 +4,9 @@ import { gib, h, kinds, moment, named, signed, swatch, title, announce } from ".
 import { ask, mode } from "./ask.js";
 import { change, on, request, state } from "./store.js";
 
+/** "largest: NAME: NAME is read …" says the name once. */
+const once = (why) => why.replace(/^largest: ([^:]+): \1:? ?/, "largest: $1: ");
+
 export class Rules extends HTMLElement {
   show(tables) {
     this.legend = tables.legend;
@@ -20,7 +23,7 @@ export class Rules extends HTMLElement {
         h("p", {}, `at most, ${moment(one.at)}.`),
         h("p", { class: "formula" }, h("code", {}, one.formula)),
         h("p", { class: "formula numbers" }, "= ", h("code", {}, one.substituted), ` = ${one.largest.toLocaleString("en-US")} bytes, tensors rounded up to 512`),
-        h("p", { class: "small" }, one.why), h("p", { class: "small quiet" }, `mirrors ${one.source}`));
+        h("p", { class: "small" }, once(one.why)), h("p", { class: "small quiet" }, `mirrors ${one.source}`));
     });
     this.replaceChildren(h("div", { class: "rules" }, cards),
       h("p", { class: "small legend-letters" }, "Letters: ", Object.entries(this.legend).filter(([letter]) => used.has(letter)).map(([letter, text], i) => [i ? ", " : "", h("b", {}, letter), ` ${text}`]), "."),
@@ -51,17 +54,19 @@ export class Levers extends HTMLElement {
       const about = answer.levers.find((lever) => lever.name === one.lever);
       const take = h("button", { type: "button", disabled: Boolean(one.refused), "data-lever": one.lever,
         onclick: () => { change({ settings: numbers(one.settings) }, { push: true }); announce(`taken: ${one.lever}`); } }, one.lever);
-      const share = one.refused ? 0 : one.after / best;
       return h("li", { class: "lever" }, h("div", { class: "take" }, take, h("span", { class: "small" }, about ? `shrinks ${about.shrinks}` : "the fewest that make it fit")),
-        h("div", { class: "before" }, h("span", { class: "gauge", "aria-hidden": "true" }, h("span", { style: `width:${(share * 100).toFixed(1)}%` })),
+        h("div", { class: "before" }, gauge(one.by_kind, best),
           h("span", { class: "numbers" }, one.refused ? "refused" : [h("b", {}, gib(one.after)), ` ${signed(one.after - one.before)}`, one.fits && state.answer.room ? h("span", { class: "good" }, " fits") : ""])),
         h("p", { class: "small" }, one.refused || [`costs ${one.costs || "what each of them costs"}. `, h("code", {}, one.flags)]));
     };
     const missing = answer.levers.filter((lever) => !answer.tried.some((one) => one.lever === lever.name)).map((lever) => lever.name);
-    this.replaceChildren(h("p", {}, "Now: ", h("b", {}, gib(answer.before)), ". With each lever by itself:"), h("ul", { class: "levers" }, answer.tried.map(row)),
+    this.replaceChildren(h("div", { class: "lever now" }, h("p", {}, h("b", {}, "As it is now"), ", and below with one lever each:"), h("div", { class: "before" }, gauge(answer.by_kind, best), h("span", { class: "numbers" }, h("b", {}, gib(answer.before))))),
+      h("ul", { class: "levers" }, answer.tried.map(row)),
       missing.length ? h("p", { class: "small" }, `Already taken, or worth nothing here: ${missing.join(", ")}.`) : "");
   }
 }
+const gauge = (byKind, best) => h("span", { class: "gauge", "aria-hidden": "true" }, kinds().filter((kind) => byKind[kind]).map((kind) =>
+  h("span", { class: `seg ${kind}`, style: `width:${((byKind[kind] / best) * 100).toFixed(2)}%` })));
 const numbers = (settings) => Object.fromEntries(Object.entries(settings).map(([name, value]) => [name, /^\d+$/.test(value) ? Number(value) : value]));
 customElements.define("pm-levers", Levers);
 
@@ -85,30 +90,33 @@ export class Check extends HTMLElement {
     this.replaceChildren(h("pre", { tabindex: 0 }, h("code", {}, CODE)), h("p", { class: "controls" }, copied),
       h("div", { class: "controls fields measured" }, Object.entries(this.inputs).map(([name, input]) => h("label", { class: "field" }, h("span", {}, `${name}, GiB`), input))), this.bars, this.verdict);
     on("answer", () => this.draw());
+    on("room", () => this.draw());
     this.draw();
   }
   draw() {
     if (!state.answer) return;
-    const { ledger, room } = state.answer;
+    const { ledger } = state.answer;
+    const room = state.room ?? state.answer.room;
     const peak = ledger.peak.bytes;
     const given = Object.fromEntries(Object.entries(this.inputs).map(([name, input]) => [name, input.value === "" ? 0 : Number(input.value) * 2 ** 30]));
-    const likely = room ? peak + room.workspaces : 0;
-    const top = Math.max(peak, likely + (room?.context[1] ?? 0), ...Object.values(given), 1) * 1.02;
+    const used = Math.max(peak, room?.used ?? 0);
+    const workspace = room?.allocated ? room.allocated - peak : 0;
+    const top = Math.max(used + (room?.context[1] ?? 0), ...Object.values(given), 1) * 1.02;
     const bar = (name, parts, words) => h("div", { class: "bar" }, h("span", { class: "name" }, name),
       h("span", { class: "track", role: "img", "aria-label": `${name}: ${words}` }, parts.filter(([bytes]) => bytes > 0).map(([bytes, kind]) => h("span", { class: `part ${kind}`, style: `width:${((bytes / top) * 100).toFixed(2)}%`, title: gib(bytes) }))),
       h("span", { class: "n" }, words));
     const byKind = kinds().map((kind) => [ledger.peak.by_kind[kind] ?? 0, kind]);
     const rows = [bar("counted", byKind, gib(peak))];
-    if (room) rows.push(bar(`${room.gpu}: to expect`, [...byKind, [room.workspaces, "temporary"], [room.context[1], "context"]], `up to ${gib(likely + room.context[1])}`));
+    if (room) rows.push(bar(`expected on ${room.gpu}`, [...byKind, [workspace, "temporary"], [used - peak - workspace, "cache"], [room.context[1], "context"]], `up to ${gib(used + room.context[1])}`));
     const told = [];
     if (given.allocated) {
       rows.push(bar("allocated", [[Math.min(peak, given.allocated), "plain"], [given.allocated - peak, "temporary"]], gib(given.allocated)));
       const apart = given.allocated - peak;
-      told.push(`Allocated is ${gib(Math.abs(apart))} ${apart < 0 ? "below" : "above"} the count (${((100 * apart) / peak).toFixed(1)} %)${apart < 0 ? ": something that we count was not there; compare settings and versions" : room && room.workspaces && apart <= room.workspaces * 2 ? `: about what kernel workspaces take (${gib(room.workspaces)})` : ": kernel workspaces, and anything else the process holds"}.`);
+      told.push(`Allocated is ${gib(Math.abs(apart))} ${apart < 0 ? "below" : "above"} the count (${((100 * apart) / peak).toFixed(1)} %)${apart < 0 ? ": something that we count was not there; compare settings and versions" : workspace ? `; expected for kernel workspaces and rounding: ${gib(workspace)}` : ": kernel workspaces, and anything else the process holds"}.`);
     }
     if (given.reserved) {
       rows.push(bar("reserved", [[given.allocated || Math.min(peak, given.reserved), "plain"], [given.reserved - (given.allocated || peak), "cache"]], gib(given.reserved)));
-      told.push(`PyTorch’s cache: ${gib(Math.max(0, given.reserved - (given.allocated || peak)))} reserved and not in use at once.`);
+      told.push(`PyTorch’s cache: ${gib(Math.max(0, given.reserved - (given.allocated || peak)))} reserved and not in use at once${room?.reserved ? `; expected: ${gib(room.reserved - room.allocated)}` : ""}.`);
     }
     if (given.device) {
       const inner = given.reserved || given.allocated || peak;

@@ -12,7 +12,7 @@ export class Products extends HTMLElement {
     const product = (name, formula, reads, writes, words) => {
       const button = h("button", { type: "button", class: "product", "aria-pressed": "false", "data-name": name,
         onclick: () => this.pick(this.picked === name ? "" : name), onmouseenter: () => this.mark(name), onmouseleave: () => this.mark(this.picked),
-        onfocus: () => this.mark(name), onblur: () => this.mark(this.picked) }, formula, h("span", {}, words));
+        onfocus: () => this.mark(name), onblur: () => this.mark(this.picked) }, h("span", { class: "formula" }, formula), h("span", {}, words));
       button.reads = reads;
       button.writes = writes;
       return button;

@@ -4,10 +4,11 @@ import { ask, knows, live } from "./ask.js";
 import { toHash, fromHash } from "./url.js";
 
 export const start = { model: "llama-3.1-8b", config: null, sizes: {}, settings: { gpu: "H100 SXM 80GB" } };
-export const state = { ...structuredClone(start), moment: 4, answer: null, error: "", pinned: null };
+export const state = { ...structuredClone(start), moment: -1, answer: null, room: null, error: "", pinned: null };
 export const events = new EventTarget();
 
 export const on = (name, what) => events.addEventListener(name, what);
+export const tellAll = (name) => emit(name);
 const emit = (name) => events.dispatchEvent(new Event(name));
 
 /** The question that the calculator's state is. */
@@ -53,8 +54,7 @@ let latest = 0;
 export async function refresh() {
   const turn = ++latest;
   const began = performance.now();
-  const question = request();
-  const answer = await ask(question, "estimate");
+  const answer = await ask(request({ lines: 0, allocator: false }), "estimate");
   if (turn !== latest || answer === undefined) return;
   if (answer === null) {
     state.error = "unanswered";
@@ -68,6 +68,7 @@ export async function refresh() {
   }
   state.error = "";
   state.answer = answer;
+  state.room = null;
   emit("answer");
   performance.measure("answer", { start: began });
   later();
