@@ -54,6 +54,14 @@ def test_switches(ask: Ask, words: list[str], value: bool) -> None:
         assert json.loads(ask("estimate", *order, "--json").out)["run"]["clip"] is value
 
 
+def test_events(ask: Ask) -> None:
+    data = json.loads(ask("estimate", *SMALL, "--json", "--timeline").out)
+    assert max(sum(by_kind.values()) for _, by_kind in data["timeline"]) == data["peak"]["bytes"]
+    assert "timeline" not in json.loads(ask("estimate", *SMALL, "--json").out)
+    shown = ask("estimate", *SMALL, "--timeline").out
+    assert f"Over time: {len([m for m, _ in data['timeline'] if m.split('/')[0] != 'start']) + 1:,} events" in shown
+
+
 def test_every_row_of_the_field_table_is_a_flag(ask: Ask) -> None:
     for command in ("estimate", "explain", "fit"):
         shown = ask(command, "--help").out

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,12 +39,12 @@ from .asking import SOURCE, Ask, process
     (["estimate", "gpt2", "--set", "batch=2", "--batch", "3"], "is given twice"),
     (["estimate", "gpt2", "gpt2"], "one argument too many: 'gpt2'"),
     (["estimate", "gpt2", "--json", "--plot", "a.svg"], "not allowed with"),
-    (["estimate", "gpt2", "--timeline"], "--timeline adds to --json"),
     (["estimate", "gpt2", "--heads", "7"], "heads"),
     (["estimate", "gpt2", "--experts", "7"], "has no experts"),
     (["estimate", "custom", "--hidden", "0"], "--hidden"),
     (["estimate", "nowhere/config.json"], "No such file"),
     (["estimate", "a\0b"], "unknown model"),
+    (["estimate", "somewhere/gpt22"], "no such file, and no model of that name"),
     (["list"], "missing: TABLE"),
     (["list", "modells"], "Did you mean 'models'?"),
     (["list", "models", "gpus"], "one argument too many"),
@@ -103,6 +104,32 @@ def test_a_ledger_from_a_stranger(ask: Ask, tmp_path: Path) -> None:
         ask.mistake("explain", str(path))
         ask.mistake("compare", str(path), "gpt2")
     ask.mistake("compare", str(tmp_path), "gpt2 --batch")
+
+
+ODD = ["x", -1, 1.5, True, None, [], {}, [1], {"a": "b"}, 10**400, "\ud800\x1b", 2**90]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
+def test_a_ledger_with_any_part_odd(ask: Ask, odd: object, tmp_path: Path) -> None:
+    path, whole = tmp_path / "ledger.json", json.loads(ask("estimate", "gpt2", "--sequence", "64", "--json").out)
+    whole["lines"], whole["chart"] = whole["lines"][:2], whole["chart"][:2]
+    for place in places(whole):
+        data = json.loads(json.dumps(whole))
+        part = data
+        for key in place[:-1]:
+            part = part[key]
+        part[place[-1]] = odd
+        path.write_text(json.dumps(data))
+        for words in (["explain", str(path)], ["explain", str(path), "e"], ["compare", str(path), str(path)]):
+            answer = ask(*words)
+            assert answer.code in (0, 1) or answer.err.count("\n") == 1, (place, odd)
+            assert not set(answer.out + answer.err) & set("\x1b\ud800")
+
+
+def places(part: object, path: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to every value in JSON."""
+    inner = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+    return [found for key, value in inner for found in [(*path, key), *places(value, (*path, key))]]
 
 
 def test_an_error_inside_is_no_mistake_of_the_user(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

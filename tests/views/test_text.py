@@ -31,6 +31,10 @@ def test_estimate() -> None:
     check("estimate.txt", text.render(toy()))
 
 
+def test_estimate_with_events() -> None:
+    check("estimate_timeline.txt", plain(text.page(toy(), events=True)))
+
+
 def test_estimate_on_a_gpu_that_suffices() -> None:
     check("estimate_fits.txt", plain(text.page(toy(), ROOMY)))
 

@@ -1,21 +1,14 @@
-"""From words on the command line to a model, a ledger."""
+"""From words on the command line to a model and its estimate."""
 
 from __future__ import annotations
 
 import argparse
-import io
 import os
-import stat
-import sys
 from typing import Any
 
-from peakmem.errors import Unreadable, printable
+from peakmem.errors import UnknownName, Unreadable, printable
 from peakmem.ledger import Ledger
 from peakmem.model import Model
-
-HEAD = 256
-"""Characters in which a ledger says that it is one."""
-MARK = '"peakmem.ledger/'
 
 
 def model_of(word: str, sizes: dict[str, Any]) -> Model:
@@ -34,7 +27,13 @@ def model_of(word: str, sizes: dict[str, Any]) -> Model:
         rest = {name: value for name, value in sizes.items() if name not in own and name != "tied"}
         model = custom(**own, **tied)
         return resize(model, **rest) if rest else model
-    model = Model.read(word) if is_path(word) else find_model(word)
+    try:
+        model = Model.read(word) if is_path(word) else find_model(word)
+    except UnknownName:
+        if "/" not in word or os.path.exists(word):
+            raise
+        text = f"{printable(word)}: no such file, and no model of that name. See: peakmem list models"
+        raise Unreadable(text) from None
     return resize(model, **sizes) if sizes else model
 
 
@@ -61,35 +60,3 @@ def estimated(given: argparse.Namespace) -> Ledger:
 
     settings, sizes = settings_of(given)
     return estimate(model_of(given.model, sizes), **settings)
-
-
-def is_ledger(word: str) -> bool:
-    """Whether a file, or what comes on standard input, says that it is a ledger."""
-    if word == "-":
-        text = sys.stdin.read()
-        sys.stdin = Again(text)
-        return MARK in text[:HEAD]
-    if word.startswith(("/dev/fd/", "/proc/self/fd/")):
-        return True
-    try:
-        if not stat.S_ISREG(os.stat(word).st_mode):
-            return False
-        with open(word, encoding="utf-8", errors="replace") as file:
-            return MARK in file.read(HEAD)
-    except (OSError, ValueError):
-        return False
-
-
-class Again(io.TextIOWrapper):
-    """Standard input, to be read once more."""
-
-    def __init__(self, text: str) -> None:
-        raw = io.BytesIO(text.encode("utf-8", "surrogateescape"))
-        super().__init__(raw, encoding="utf-8", errors="surrogateescape")
-
-
-def read_ledger(word: str) -> Ledger:
-    """A ledger from a file or standard input. Errors: Unreadable."""
-    if word != "-" and os.path.isdir(word):
-        raise Unreadable(f"{printable(word)} is a folder, not a ledger")
-    return Ledger.read(word)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from peakmem.cli.ask import estimated, is_ledger, read_ledger
+from peakmem.cli.ask import estimated
+from peakmem.cli.ledgers import is_ledger, read_ledger
 from peakmem.cli.output import show
 from peakmem.cli.parser import Parser
 from peakmem.errors import Impossible, printable

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import TYPE_CHECKING
 
-from peakmem.answers import Change, Headroom
 from peakmem.cli.ask import model_of
 from peakmem.cli.parser import Parser, add_settings, settings_of
 from peakmem.errors import Impossible, printable
 from peakmem.ledger import Ledger
+
+if TYPE_CHECKING:
+    from peakmem.answers import Change, Headroom
 
 MODEL_HELP = "a preset (`peakmem list models`), `custom`, a config.json, a folder that holds one, or - (standard input)"
 
@@ -25,7 +28,7 @@ def parser() -> Parser:
     how = group.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="the whole ledger as JSON")
     how.add_argument("--plot", metavar="FILE", help="a picture instead: .png, .svg or .pdf")
-    group.add_argument("--timeline", action="store_true", help="live bytes after every event, too (JSON and picture)")
+    group.add_argument("--timeline", action="store_true", help="live bytes after every event, too")
     group.add_argument("--fail-over", metavar="PERCENT", help="exit code 1 when more than this share of the GPU is "
                        "needed; 100: when it does not fit")
     add_settings(made)
@@ -36,8 +39,6 @@ def run(words: list[str]) -> int:
     """Answer, in the form that was asked for."""
     given = parser().read(words)
     limit = percent(given)
-    if given.timeline and not (given.json or given.plot):
-        raise Impossible("--timeline adds to --json or --plot FILE: give one of them")
     ledger, room, tried, together = answered(given)
     if given.json:
         write_json(ledger, given.timeline)
@@ -53,7 +54,7 @@ def run(words: list[str]) -> int:
         from peakmem.cli.output import show
         from peakmem.views.text import page
 
-        show(lambda width: page(ledger, room, tried, together, width))
+        show(lambda width: page(ledger, room, tried, together, width, given.timeline))
     return 1 if limit is not None and room and (room.percent > limit or (room.close and limit <= 100)) else 0
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from peakmem.cli.ask import estimated, is_ledger, read_ledger
+from peakmem.cli.ask import estimated
 from peakmem.cli.estimate_command import MODEL_HELP
+from peakmem.cli.ledgers import is_ledger, read_ledger
 from peakmem.cli.output import show
 from peakmem.cli.parser import Parser, add_settings, settings_of
 from peakmem.errors import Impossible

@@ -7,9 +7,10 @@ from typing import Any
 
 from peakmem.answers import Headroom
 from peakmem.errors import Impossible, Missing, printable
-from peakmem.ledger import Ledger
+from peakmem.ledger import ByKind, Ledger
 from peakmem.quantity import GIB, gib
 from peakmem.views.colours import COLOURS, colour
+from peakmem.views.timeline import events_of
 from peakmem.views.words import about, clean, moment_words
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -24,7 +25,7 @@ def save(ledger: Ledger, path: str, headroom: Headroom | None = None, timeline: 
     """
     if Path(path).suffix.lower() not in SUFFIXES:
         raise Impossible(f"--plot {printable(path)}: the name must end in {', '.join(SUFFIXES)}")
-    events = ledger.timeline if timeline else ()
+    events = events_of(ledger) if timeline else ()
     if timeline and not events:
         raise Impossible("this ledger has no timeline: leave --timeline out")
     try:
@@ -38,7 +39,7 @@ def save(ledger: Ledger, path: str, headroom: Headroom | None = None, timeline: 
         axes = figure.subplots(2 if events else 1, 1, squeeze=False)[:, 0]
         bars(axes[0], ledger, headroom)
         if events:
-            over_time(axes[1], ledger)
+            over_time(axes[1], ledger, events)
         figure.suptitle(dollars(f"peak {gib(ledger.peak.bytes)} {moment_words(ledger.peak.moment)}"), color=INK, x=0.01,
                         ha="left", fontsize=12, fontweight="bold")
         if Path(path).suffix.lower() == ".png":
@@ -72,7 +73,7 @@ def bars(axes: Any, ledger: Ledger, headroom: Headroom | None) -> None:
     for i, row in enumerate(rows):
         axes.plot([i - 0.42, i + 0.42], [row.end / GIB] * 2, color=INK, linewidth=1.6,
                   label="at the moment's end" if i == 0 else None)
-        axes.annotate(f"{row.peak / GIB:,.1f}", (i, bottom[i]), xytext=(0, 2), textcoords="offset points",
+        axes.annotate(f"{row.peak / GIB:,.1f}", (i, bottom[i]), xytext=(0, 3), textcoords="offset points",
                       ha="center", fontsize=8, color=INK, zorder=5,
                       fontweight="bold" if row.peak == ledger.peak.bytes else None,
                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})
@@ -93,9 +94,8 @@ def bars(axes: Any, ledger: Ledger, headroom: Headroom | None) -> None:
                 bbox_to_anchor=(1.0, 1.0), handlelength=1.6)
 
 
-def over_time(axes: Any, ledger: Ledger) -> None:
+def over_time(axes: Any, ledger: Ledger, events: tuple[tuple[str, ByKind], ...]) -> None:
     """Live bytes after every event, with the phases below."""
-    events = ledger.timeline
     positions = range(len(events))
     bottom = [0.0] * len(events)
     for kind in present(ledger):

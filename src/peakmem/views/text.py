@@ -21,13 +21,18 @@ def render(ledger: Ledger, width: int = WIDTH) -> str:
 
 
 def page(ledger: Ledger, headroom: Headroom | None = None, tried: Sequence[Change] = (),
-         together: Change | None = None, width: int = WIDTH) -> list[Line]:
-    """The whole view. headroom: of the GPU that was asked for; tried, together: levers on this run."""
+         together: Change | None = None, width: int = WIDTH, events: bool = False) -> list[Line]:
+    """The whole view. headroom: of the GPU that was asked for; tried, together: levers on this run; events: with
+    live bytes over time."""
     lines = answer(ledger)
     if headroom:
         lines += room(headroom, width)
     lines += wrapped(about(ledger), width, style="dim")
     lines += bars(ledger, width, headroom.capacity - headroom.context[1] if headroom else 0)
+    if events:
+        from peakmem.views.timeline import timeline
+
+        lines += timeline(ledger, width)
     lines += kinds(ledger, width)
     lines += largest(ledger, width)
     lines += changes(tried, together, width)
