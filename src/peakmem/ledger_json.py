@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from peakmem.errors import Unreadable, printable
 from peakmem.ledger import FORMAT, KINDS, ChartRow, Detail, KindPeak, Ledger, Line, Parameters, Peak, Totals
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 LARGEST_FILE = 256 * 2**20
 

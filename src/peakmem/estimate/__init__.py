@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from os.path import isdir
+from typing import TYPE_CHECKING, Any
 
 from peakmem.estimate.dividing import notes_on
 from peakmem.estimate.elsewhere import bytes_at
@@ -18,6 +17,9 @@ from peakmem.ledger import Detail, Ledger, Parameters, Totals
 from peakmem.model import Model
 from peakmem.setup import Setup
 from peakmem.version import __version__
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MIRRORS = {"torch": "2.13.0", "transformers": "5.24.0", "peft": "0.21.2"}
 
@@ -70,7 +72,7 @@ def named(model: str | Path) -> Model:
     text = str(model)
     if text == "custom":
         return custom()
-    return Model.read(model) if "/" in text or text.endswith(".json") or Path(text).is_dir() else find_model(text)
+    return Model.read(model) if "/" in text or text.endswith(".json") or isdir(text) else find_model(text)
 
 
 @lru_cache(maxsize=256)
