@@ -82,7 +82,8 @@ def test_folded_layers_say_what_unfolded_ones_do(family: str, given: dict[str, A
 
 def test_adapters_stand_where_peft_defines_them() -> None:
     """base_layer.weight, base_layer.bias, lora_A, lora_B; GPT-2's Conv1D has a bias and lies as (in, out)."""
-    structure, numbers = structure_of(from_config(FAMILIES["gpt2"]), Setup.of(sequence=16, lora_rank=4, lora_targets="c_attn"))
+    setup = Setup.of(sequence=16, lora_rank=4, lora_targets="c_attn")
+    structure, _ = structure_of(from_config(FAMILIES["gpt2"]), setup)
     found = [name for name in interpret(structure).parameters if "c_attn" in name and "0.first" in name]
     assert [name.rpartition("c_attn.")[2] for name in found] == [
         "base_layer.weight", "base_layer.bias", "lora_A.default.weight", "lora_B.default.weight"]

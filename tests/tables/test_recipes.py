@@ -67,6 +67,9 @@ TORCH = {
     "rmsprop": ("RMSprop", {}),
     "adagrad": ("Adagrad", {}),
     "nadam": ("NAdam", {}),
+    "nesterov": ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+    "adadelta": ("Adadelta", {}),
+    "adamax": ("Adamax", {}),
 }
 
 

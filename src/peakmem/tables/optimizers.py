@@ -78,6 +78,8 @@ OPTIMIZERS: Mapping[str, Optimizer] = {row.name: row for row in (
     _torch("rmsprop", "RMSprop", ("square_avg",), "rmsprop.py", ("group", 1), ("tensor", 2)),
     _torch("adagrad", "Adagrad", ("sum",), "adagrad.py", ("group", 2), ("tensor", 2), fused=True, step=True,
            note="its constructor makes the states: they exist before the first step"),
+    _torch("adadelta", "Adadelta", ("square_avg", "acc_delta"), "adadelta.py", ("group", 2), ("tensor", 3)),
+    _torch("adamax", "Adamax", ("exp_avg", "exp_inf"), "adamax.py", ("group", 1), ("tensor", 1)),
     _torch("nadam", "NAdam", _ADAM, "nadam.py", ("group", 1), ("tensor", 3)),
     Optimizer("adafactor", "Adafactor, torch's", 1, "torch 2.13 optim/_adafactor.py", "rows+columns",
               ("row_var", "col_var"), {"loop": OWN, "foreach": OWN},

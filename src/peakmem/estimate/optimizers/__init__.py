@@ -13,7 +13,7 @@ from peakmem.estimate.optimizers.adam import Adam, AMSGrad, NAdam
 from peakmem.estimate.optimizers.blocks import EightBit, FourBit
 from peakmem.estimate.optimizers.clipping import clip_grad_norm
 from peakmem.estimate.optimizers.matrices import Adafactor, Muon
-from peakmem.estimate.optimizers.plain import SGD, Adagrad, Lion, Momentum, Nesterov, RMSprop
+from peakmem.estimate.optimizers.plain import SGD, Adadelta, Adagrad, Adamax, Lion, Momentum, Nesterov, RMSprop
 from peakmem.estimate.optimizers.rule import Rule
 from peakmem.estimate.optimizers.slots import SCALAR, Slot, each, free_folded, named
 from peakmem.estimate.structure import Structure
@@ -22,9 +22,10 @@ from peakmem.estimate.tape import Key, Tape
 __all__ = ["RULES", "Training", "free_folded"]
 
 RULES: Mapping[str, type[Rule]] = {
-    "none": Rule, "sgd": SGD, "momentum": Momentum, "nesterov": Nesterov, "adam": Adam, "adamw": Adam,
-    "amsgrad": AMSGrad, "rmsprop": RMSprop, "adagrad": Adagrad, "nadam": NAdam, "adafactor": Adafactor,
-    "lion": Lion, "muon": Muon, "adamw-8bit": EightBit, "adamw-4bit": FourBit,
+    "none": Rule, "sgd": SGD, "momentum": Momentum, "nesterov": Nesterov,
+    "adam": Adam, "adamw": Adam, "amsgrad": AMSGrad, "nadam": NAdam,
+    "rmsprop": RMSprop, "adagrad": Adagrad, "adadelta": Adadelta, "adamax": Adamax, "lion": Lion,
+    "adafactor": Adafactor, "muon": Muon, "adamw-8bit": EightBit, "adamw-4bit": FourBit,
 }
 
 

@@ -1,4 +1,7 @@
-"""SGD, RMSprop, Adagrad, Lion. Sources: torch 2.13, optim/sgd.py, rmsprop.py, adagrad.py; names as there."""
+"""SGD, RMSprop, Adagrad and others that look at one element at a time, and Lion.
+
+Sources: torch 2.13, optim/sgd.py, rmsprop.py, adagrad.py, adadelta.py, adamax.py; names as there.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +72,47 @@ class Adagrad(Rule):
         """_single_tensor_adagrad: `std = state_sum.sqrt().add_(eps)`, the last std alive meanwhile."""
         for slot in each(self.slots):
             std = slot.make("denominator", dtype=slot.state_dtype)  # noqa: F841
+
+
+class Adadelta(Rule):
+    """Adadelta: two temporaries of each parameter's size, which the loop's variables keep."""
+
+    def states(self, slot: Slot) -> None:
+        slot.keep("square_avg")
+        slot.keep("acc_delta")
+
+    def foreach(self) -> None:
+        """_multi_tensor_adadelta: `std` and `deltas`, two lists."""
+        for group in by_dtype(self.slots):
+            std = TensorList(slot.make("denominator", dtype=slot.state_dtype) for slot in each(group))
+            deltas = TensorList(slot.make("update", dtype=slot.state_dtype) for slot in each(group))
+        del std, deltas, group
+
+    def loop(self) -> None:
+        """_single_tensor_adadelta: `std = square_avg.add(eps).sqrt_()`, then `delta` the same way."""
+        for slot in each(self.slots):
+            std = slot.make("denominator", dtype=slot.state_dtype)  # noqa: F841
+            delta = slot.make("update", dtype=slot.state_dtype)  # noqa: F841
+
+
+class Adamax(Rule):
+    """Adamax: the gradient without its sign is the only temporary."""
+
+    def states(self, slot: Slot) -> None:
+        slot.keep("exp_avg")
+        slot.keep("exp_inf")
+
+    def foreach(self) -> None:
+        """_multi_tensor_adamax: `grouped_grads = torch._foreach_abs(grouped_grads)`, kept to the end."""
+        for group in by_dtype(self.slots):
+            grouped_grads = TensorList(slot.make("gradient without sign", dtype=slot.gradient_dtype)
+                                       for slot in each(group))
+        del grouped_grads, group
+
+    def loop(self) -> None:
+        """_single_tensor_adamax: `grad.abs()` is an argument of maximum, and gone when that returns."""
+        for slot in each(self.slots):
+            slot.make("gradient without sign", dtype=slot.gradient_dtype)
 
 
 class Lion(Rule):
