@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+from typing import TYPE_CHECKING
 
 from peakmem.errors import printable
 from peakmem.model import Model
 from peakmem.readers.hf_config import from_config
 from peakmem.readers.json_file import read_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["read_model"]
 
@@ -26,8 +30,8 @@ def called(path: str | Path) -> str:
     """What to call a model that was read from here: the file's name, or its folder's for a config.json."""
     if str(path) == "-":
         return "standard input"
-    path = Path(path)
-    name = path.stem
-    if name == "config" or path.is_dir():
-        name = (path.parent if name == "config" else path).resolve().name or "model"
+    folder, file = os.path.split(os.fspath(path))
+    name = os.path.splitext(file)[0]
+    if name == "config" or os.path.isdir(path):
+        name = os.path.basename(os.path.realpath(folder if name == "config" else path)) or "model"
     return printable(name, 60)[1:-1]

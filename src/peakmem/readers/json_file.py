@@ -6,10 +6,12 @@ import json
 import os
 import stat
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from peakmem.errors import Unreadable, printable
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MOST_BYTES = 4 * 2**20
 """Largest file that is parsed. Real config.json files are below 1 MiB; parsed JSON can be 25 times its file, and
@@ -51,7 +53,7 @@ def read_bytes(path: str | Path, file_in_folder: str = "") -> tuple[str, bytes]:
     try:
         found = os.stat(path)
         if stat.S_ISDIR(found.st_mode) and file_in_folder:
-            path = Path(path) / file_in_folder
+            path = os.path.join(path, file_in_folder)
             name = printable(str(path))
             found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
