@@ -37,7 +37,7 @@ class Setup:
     attention: str = setting("auto", "attention kernel; auto: what PyTorch picks",
                              choices=("auto", "flash", "efficient", "cudnn", "math", "eager"))
     implementation: str = setting("transformers", "whose code of the model runs",
-                                  choices=("transformers", "paper", "fused"))
+                                  choices=("transformers", "paper", "torchtitan", "fused"))
     checkpoint: str = setting("none", "activation checkpointing: none, full (each layer keeps its input), "
                               "selective (keeps the outputs of --checkpoint-save)",
                               choices=("none", "full", "selective"))

@@ -48,6 +48,10 @@ def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor |
         if line.how == "expand":
             results[line.edge] = g.seen_as(line.dims)
             continue
+        if line.how == "contiguous":
+            same = is_contiguous(g.dims, g.memory, tape.ones)
+            results[line.edge] = g if same else tape.new(g.dims, g.dtype, None, g.name)
+            continue
         if line.how == "saved":
             results[line.edge] = unpacked[line.edge]
             continue

@@ -13,7 +13,8 @@ class Gradient(NamedTuple):
 
     how: `new` (a tensor of its own), `pass` (the incoming gradient itself), `reshape` and `permute` (the
     incoming gradient under the input's shape), `expand` (the same, a summed dimension being expanded), `zero` (a
-    full tensor of which the gradient is a slice),
+    full tensor of which the gradient is a slice), `contiguous` (a copy unless it is so), `saved` (what was saved at
+    the edge's place),
     `work` (no gradient at all: a tensor that the formula needs until it returns).
     """
 

@@ -1,0 +1,74 @@
+"""Llama with fused kernels.
+
+`--implementation torchtitan` is torchtitan 0.3.0's Llama 3 (models/llama3/model.py and models/common), eager, on one
+GPU, positions by default: nn.RMSNorm as one kernel, complex rotary positions from a table in every layer, SwiGLU as
+silu and a product. It keeps 12 + 4·k/a + 8·f/h + … bytes per token and hidden unit where transformers keeps 20.
+`--implementation fused` is the same with Liger's SwiGLU, which keeps gate and up alone: 4·f/h less.
+Parameters have transformers' names, and the loss is what --loss says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, rms_norm
+from peakmem.architectures.llama import block_rows
+from peakmem.estimate.attention import attend
+from peakmem.estimate.fused import fused_rms, rotary_prefix, rotate_complex, swiglu
+from peakmem.estimate.losses import causal_lm
+from peakmem.estimate.ops import activation
+from peakmem.estimate.shapes import swap, view
+from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Tensor, scope
+from peakmem.estimate.weights import embed, project
+
+MIRRORS = "torchtitan 0.3.0 models/llama3/model.py; SwiGLU of --implementation fused: liger_kernel 0.8.5 ops/swiglu.py"
+RUNS = ("training",)
+
+
+def define(m: Structure) -> Definition:
+    yield from embedding("model.embed_tokens", "V", "h")
+    yield Layers("model.layers", lambda kind: rows(m))
+    yield from rms_norm("model.norm")
+    if not m.has("tied"):
+        yield from linear("lm_head", "V", "h")
+
+
+def rows(m: Structure) -> Iterator[Row]:
+    yield from block_rows(m)
+    yield from buffer("self_attn.rope.cache", "s d", "fp32")  # d/2 complex numbers of 8 bytes
+
+
+def forward(m: Structure, ids: Tensor) -> Tensor:
+    return causal_lm(m, lambda: model(m, ids), "model.embed_tokens")
+
+
+def model(m: Structure, ids: Tensor) -> Tensor:
+    with scope("model"):
+        h = embed(ids, "embed_tokens")
+        for _ in m.layers("layers"):
+            h = m.layer(block, h)
+        h = fused_rms(h, "norm")
+        return h
+
+
+def block(m: Structure, x: Tensor) -> Tensor:
+    h = x + attention(m, fused_rms(x, "input_layernorm"))
+    out = h + mlp(m, fused_rms(h, "post_attention_layernorm"))
+    return out
+
+
+def attention(m: Structure, x: Tensor) -> Tensor:
+    with scope("self_attn"):
+        q, k, v = project(x, "q_proj"), project(x, "k_proj"), project(x, "v_proj")
+        q, k, v = view(q, "b s a d"), view(k, "b s k d"), view(v, "b s k d")
+        q, k = rotate_complex(q, k, rotary_prefix())
+        out, _ = attend(m, swap(q, "b a s d"), swap(k, "b k s d"), swap(v, "b k s d"), None)
+        return project(out, "o_proj")
+
+
+def mlp(m: Structure, x: Tensor) -> Tensor:
+    with scope("mlp"):
+        if m.implementation == "fused":
+            return project(swiglu(project(x, "gate_proj"), project(x, "up_proj")), "down_proj")
+        return project(activation(project(x, "gate_proj"), m.activation) * project(x, "up_proj"), "down_proj")
