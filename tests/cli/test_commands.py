@@ -108,6 +108,7 @@ def test_fail_over(ask: Ask) -> None:
     assert ask("estimate", *SMALL, "--gpu", "T4", "--fail-over", "1%").code == 1
     refused = ask("estimate", *SMALL, "--gpu", "1GiB", "--fail-over", "100", "--json")
     assert refused.code == 1 and json.loads(refused.out)
+    assert refused.err.startswith("peakmem: ") and "more than --fail-over 100" in refused.err
     assert ask("estimate", *SMALL, "--set", "gpu=1GiB", "--fail-over", "100").code == 1
     assert "give --gpu" in ask.mistake("estimate", *SMALL, "--fail-over", "100")
     assert "--fail-over takes a number" in ask.mistake("estimate", *SMALL, "--gpu", "T4", "--fail-over", "much")

@@ -55,7 +55,16 @@ def run(words: list[str]) -> int:
         from peakmem.views.text import page
 
         show(lambda width: page(ledger, room, tried, together, width, given.timeline))
-    return 1 if limit is not None and room and (room.percent > limit or (room.close and limit <= 100)) else 0
+    if limit is None or room is None or not over(room, limit):
+        return 0
+    print(f"peakmem: {room.percent:.1f} % of {printable(room.gpu)[1:-1]} is needed, more than --fail-over {limit:g}"
+          if room.percent > limit else "peakmem: too close to what is sold to say that it fits", file=sys.stderr)
+    return 1
+
+
+def over(room: Headroom, limit: float) -> bool:
+    """Whether more than `limit` percent are needed; as sold, the last 5 % are not believed."""
+    return room.percent > limit or (room.close and limit <= 100)
 
 
 def answered(given: argparse.Namespace) -> tuple[Ledger, Headroom | None, tuple[Change, ...], Change | None]:
