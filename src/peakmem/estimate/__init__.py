@@ -151,7 +151,7 @@ def notes_of(model: Model, setup: Setup) -> tuple[str, ...]:
 
     recipe = PRECISIONS[setup.precision]
     notes = [*model.notes]
-    if recipe.note:
+    if recipe.note and not (setup.shard == "fsdp2" and recipe.master):  # its own note says what it makes of that
         notes.append(f"{recipe.name}: {recipe.note}")
     if setup.run == "training":
         notes += notes_on_step(setup, way_of_step(setup))

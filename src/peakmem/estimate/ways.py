@@ -1,4 +1,4 @@
-"""How parameters are divided over GPUs, and what lies elsewhere: the class for each choice, loaded when it is chosen."""
+"""How parameters are divided over GPUs, and what lies elsewhere: one class a choice, loaded when it is chosen."""
 
 from __future__ import annotations
 
