@@ -47,6 +47,8 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         switches.add("odd_sequence")
     if model.rotary_size:
         switches.add("partial_rotary")
+    if "alibi" in switches and model.heads & (model.heads - 1):
+        switches.add("uneven_heads")
     if "e" in model.sizes:
         switches.add("narrow_embedding")
     if setup.run == "inference":
@@ -61,7 +63,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         activation=model.activation,
         dtype=recipe.weights,
         autocast=recipe.autocast or "",
-        kernels=(("full", kernel_of(model, setup, False)), ("sliding", kernel_of(model, setup, narrow))),
+        kernels=(("full", kernel_of(model, setup, "masked" in switches)), ("sliding", kernel_of(model, setup, narrow))),
         dropouts=dropouts_of(model, setup),
         checkpoint=setup.checkpoint if setup.run == "training" else "none",
         checkpoint_save=kept_operations(setup),
@@ -139,7 +141,7 @@ def stretches(model: Model, setup: Setup, kinds: tuple[str, ...],
     if unfold:
         return unfolded(model.layer_kinds or kinds * model.layers, frozen), {}
     apart = setup.shard != "none" or setup.offload != "none" or setup.checkpoint != "none"
-    partly = bool(setup.lora_rank or setup.freeze or frozen)
+    partly = bool(setup.freeze) or (setup.lora_rank > 0 and setup.lora_targets != ("all-linear",))
     if model.layer_kinds:
         before, after = runs_of(kinds[:frozen]), runs_of(kinds[frozen:])
     else:
@@ -164,6 +166,7 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
         "r": setup.lora_rank, "w": setup.gpus, "T": model.token_types, "W": model.window,
         "c": model.channels, "p": model.patch, "C": model.classes, "g": setup.generate,
         "u": model.rotary_size or model.head_size, "M": setup.accumulation,
+        "A": 1 << model.heads.bit_length() - 1,
     }
     if setup.run == "inference":
         numbers |= cached_tokens(model, setup)
