@@ -24,14 +24,16 @@ from peakmem.setup import Setup
 
 PRECISION = {("bf16", None): "bf16", ("fp16", None): "fp16", ("fp32", None): "fp32", ("fp32", "bf16"): "amp-bf16",
              ("fp32", "fp16"): "amp-fp16"}
-OPTIMIZER = {"adamw": "adamw", "adam": "adam", "sgd": "sgd", "sgd-momentum": "momentum", "adam-amsgrad": "amsgrad"}
+OPTIMIZER = {"adamw": "adamw", "adam": "adam", "sgd": "sgd", "sgd-momentum": "momentum", "sgd-nesterov": "nesterov",
+             "adam-amsgrad": "amsgrad", "adamw-amsgrad": "amsgrad"}
+PHASE = {"zero": "clear", "clip": "optimizer.clip"}
 KEPT = {"aten.mm.default": "mm", "aten.addmm.default": "addmm", "aten.bmm.default": "bmm",
         "aten._scaled_dot_product_flash_attention.default": "flash",
         "aten._scaled_dot_product_efficient_attention.default": "efficient"}
 TASKS = {"causal": None, "mlm": "BertForMaskedLM", "image": None, "seq2seq": None}
 LEVELS = ("step_start", "after_forward", "forward_peak", "after_backward", "backward_peak", "optimizer_peak",
           "step_end", "peak")
-LORA = {"r", "alpha"}
+LORA = {"r", "alpha", "targets", "layers"}
 
 
 class NotExpressed(Exception):
@@ -90,7 +92,11 @@ def setup_of(record: Mapping[str, Any]) -> Setup:
         "step": record.get("step", "steady"),
         "set_to_none": record.get("set_to_none", True),
         "clip": bool(record.get("clip")),
+        "freeze": ",".join(record.get("freeze", ())),
+        "frozen_layers": record.get("frozen_layers", min(lora.get("layers", (0,)))),
     }
+    if "targets" in lora:
+        settings["lora_targets"] = tuple(lora["targets"] or ("default",))
     if record.get("seq"):
         settings["sequence"] = record["seq"]
     return Setup.of(**settings)
@@ -129,6 +135,8 @@ def level_differences(record: Mapping[str, Any], levels: Mapping[str, Level]) ->
         levels["start"].end, forward[-1].end, max(level.peak for level in forward), backward[-1].end,
         max(level.peak for level in backward), levels["optimizer"].peak, levels["clear"].end,
         max(level.peak for level in levels.values())), strict=True))
+    if "clip_peak" in record["bytes"]:
+        ours["clip_peak"] = levels["optimizer.clip"].peak
     for name, value in ours.items():
         if value != record["bytes"][name]:
             yield name, value - record["bytes"][name]
@@ -161,7 +169,7 @@ def event_differences(record: Mapping[str, Any], ours: Mapping[str, list[int]]) 
     """Live bytes after every event; frees between two allocations have no order."""
     several = record.get("accumulation", 1) > 1
     for part in record["events"]:
-        phase = {"zero": "clear"}.get(part["phase"], part["phase"])
+        phase = PHASE.get(part["phase"], part["phase"])
         if several and phase in ("forward", "backward"):
             phase = f"{phase}.{min(part['micro_batch'], 1)}"
         mine, theirs = steps(ours.get(phase, [])), steps(part["bytes"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from functools import lru_cache
 from types import ModuleType
 
 from peakmem.architectures.definition import Layers, Row
@@ -21,11 +22,7 @@ HEADS = ("lm_head", "embed_out", "output_layer", "cls.predictions.decoder", "cla
 
 
 def define(tape: Tape, m: Structure, code: ModuleType) -> list[Tensor]:
-    """Make every parameter and buffer; returns the buffers.
-
-    Errors: Impossible when a pattern meets nothing, or when nothing is left to train.
-    """
-    check(m, code)
+    """Make every parameter and buffer; returns the buffers. Errors: Impossible when nothing is left to train."""
     tape.kind = "weights"
     buffers: list[Tensor] = []
     for row in code.define(m):
@@ -108,13 +105,15 @@ def is_target(module: str, pattern: str) -> bool:
     return module == pattern or module.endswith(f".{pattern}")
 
 
-def check(m: Structure, code: ModuleType) -> None:
+@lru_cache(maxsize=256)
+def check_parts(m: Structure) -> None:
     """Refuse targets and patterns that meet nothing. Errors: Impossible."""
     if not m.lora and not m.frozen:
         return
+    from peakmem.architectures import code_of
     from peakmem.estimate.param_adapters import OLD_NAMES, adapts
 
-    rows = list(all_rows(m, code))
+    rows = list(all_rows(m, code_of(m.architecture, m.implementation)))
     linear = [row.name.rpartition(".")[0] for row in rows if row.module in LINEAR]
     stacked = [name for name in OLD_NAMES if any(row.module == "adapter" for row in rows) and adapts(m, name)]
     for pattern in m.lora:

@@ -7,7 +7,7 @@ from typing import Any
 from peakmem.errors import Impossible, UnknownName
 from peakmem.estimate.dividing import applied, different_batches, fused_update, letters_of
 from peakmem.estimate.kernel_choice import kernel_of
-from peakmem.estimate.parameters import targets_of
+from peakmem.estimate.parameters import check_parts, targets_of
 from peakmem.estimate.structure import Segment, Structure, runs_of, segments_of, unfolded
 from peakmem.model import Model
 from peakmem.setup import Setup
@@ -86,6 +86,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         run=setup.run,
     )
     structure = applied(structure, setup, recipe)
+    check_parts(structure)
     return structure, numbers | letters_of(structure, setup, numbers)
 
 
