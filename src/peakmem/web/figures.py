@@ -89,7 +89,7 @@ def growth() -> dict[str, Any]:
 
     base = {"batch": 4, "sequence": 1024, "attention": "flash"}
     cases = (("as it is", {}, {}), ("batch × 2", {}, {"batch": 8}), ("sequence × 2", {}, {"sequence": 2048}),
-             ("layers × 2", {"layers": 24}, {}), ("hidden size × 2", {"hidden": 1536, "heads": 24}, {}),
+             ("layers × 2", {"layers": 24}, {}), ("width × 2", {"hidden": 1536, "heads": 24}, {}),
              ("batch × 250", {}, {"batch": 1000}))
     made: list[dict[str, Any]] = []
     first: Mapping[str, int] = {}

@@ -92,6 +92,7 @@ export function boot() {
   worker.onmessage = ({ data }) => {
     if (data.ready) {
       ready = true;
+      document.documentElement.dataset.engine = "live";
       dispatchEvent(new Event("engine"));
     } else if (data.failed) {
       dispatchEvent(new CustomEvent("engine-failed", { detail: data.failed }));

@@ -14,6 +14,7 @@ export class Calculator extends HTMLElement {
     this.form.onerror = (text) => this.fail(text);
     this.headline = h("p", { class: "headline" });
     this.fits = h("p", { class: "fits" });
+    this.beside = h("p", { class: "beside quiet" });
     this.error = h("p", { class: "error bad", role: "alert" });
     this.picture = h("div", { class: "picture" });
     this.moments = h("div", { class: "moments", role: "group", "aria-label": "Look at one moment" });
@@ -30,7 +31,7 @@ export class Calculator extends HTMLElement {
     this.replaceChildren(h("div", { class: "calculator" },
       h("div", { class: "settings" }, this.form.element),
       h("div", { class: "result" },
-        h("div", { class: "sticky" }, this.headline, this.fits, this.error,
+        h("div", { class: "sticky" }, this.headline, this.fits, this.beside, this.error,
           h("div", { class: "row tools views" }, this.views), h("div", { class: "stage" }, this.picture, this.moments, this.time, this.numbers), this.legend),
         h("div", { class: "row tools take" }, this.pinner, tools(() => this.svg())), this.pinned, this.detail)),
       this.largest);
@@ -45,7 +46,8 @@ export class Calculator extends HTMLElement {
   }
 
   judge() {
-    this.fits.replaceChildren(...this.verdict(), ...this.others());
+    this.fits.replaceChildren(...this.verdict());
+    this.beside.replaceChildren(...this.others());
   }
 
   unanswered() {
@@ -99,9 +101,9 @@ export class Calculator extends HTMLElement {
   others() {
     const { ledger, beside } = state.answer;
     const kept = ledger.kinds.activations?.largest ?? 0;
-    return beside.map((one) => h("span", { class: "beside quiet" }, one.implementation === "paper"
-      ? `The paper’s block, 34sbh + 5as²b, would come to ${gib(one.peak)}, ${gib(one.activations)} of it activations; here ${gib(kept)}. `
-      : `As ${one.implementation} runs it: ${gib(one.peak)}, activations ${gib(one.activations)}; here ${gib(kept)}. `));
+    if (!beside.length) return [];
+    const names = { paper: "by the paper (34sbh + 5as²b)", fused: "with fused kernels", torchtitan: "in torchtitan", transformers: "in transformers" };
+    return ["Activations: ", h("b", {}, gib(kept)), " here", beside.map((one) => `, ${gib(one.activations)} ${names[one.implementation] ?? one.implementation}`), "."];
   }
 
   svg() {
