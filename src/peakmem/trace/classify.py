@@ -31,10 +31,16 @@ def classify(tracer: Tracer) -> None:
         else:
             live.pop(block, None)
     for block, _ in tracer.events:
-        block.kind = block.kind or ("recomputed" if block.rerun else "temporary")
+        block.kind = block.kind or _other(block)
 
 
 def _kept(block: Block) -> str:
     if block.cast_of is not None:
         return "weight_cast"
     return "saved" if block.saved else "held"
+
+
+def _other(block: Block) -> str:
+    if block.cast_of is not None:
+        return "weight_cast"
+    return "recomputed" if block.rerun else "temporary"

@@ -78,6 +78,19 @@ def trace(setting: Mapping[str, Any], gpu: GPU | None = None, events: bool = Fal
     ("first"), ``keep_output`` (alive through the backward), ``target_seq`` and ``selective`` (operations whose
     outputs checkpointing keeps). All numbers are bytes.
     """
+    tracer, model, calls = traced(setting, gpu)
+    counts = parameter_counts(model)
+    return {"sdpa_kernels": calls, "n_params": counts[0], "n_trained": counts[1], **summary(tracer, events)}
+
+
+def parameter_counts(model: torch.nn.Module) -> tuple[int, int]:
+    """Return the number of unique parameters, and of those that are trained."""
+    parameters = list(dict.fromkeys(model.parameters()))
+    return sum(p.numel() for p in parameters), sum(p.numel() for p in parameters if p.requires_grad)
+
+
+def traced(setting: Mapping[str, Any], gpu: GPU | None = None) -> tuple[Tracer, torch.nn.Module, dict[str, int]]:
+    """Trace one setting; return the tracer, the model and the attention kernels' calls in one step."""
     fake = fake_gpu.set_up()
     model = model_of(setting)
     plan = step_of(setting)
@@ -85,12 +98,7 @@ def trace(setting: Mapping[str, Any], gpu: GPU | None = None, events: bool = Fal
         hf.move(model, fake.device)
         batch = batch_of(setting, model, fake.device)
         tracer = Tracer(fake.device, sdpa)
+        if fake.lost:
+            tracer.notes.append(f"{fake.way}: {fake.lost}")
         step.run(tracer, model, batch, optimizer_of(setting, model), plan)
-        calls = {name: count // plan.steps for name, count in sdpa.calls.items()}
-    parameters = list(dict.fromkeys(model.parameters()))
-    return {
-        "sdpa_kernels": calls,
-        "n_params": sum(p.numel() for p in parameters),
-        "n_trained": sum(p.numel() for p in parameters if p.requires_grad),
-        **summary(tracer, events),
-    }
+    return tracer, model, {name: count // plan.steps for name, count in sdpa.calls.items()}

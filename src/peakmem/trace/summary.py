@@ -27,15 +27,15 @@ def summary(tracer: Tracer, events: bool = False) -> dict[str, Any]:
     With `events`, every allocation (+) and release (-) too, unrounded, by phase.
     """
     phases = tracer.phases
-    first = _first(tracer)
+    first = first_of_step(tracer)
     start = phases[first][2]
     classify(tracer)
-    levels = _levels(tracer, rounded)
+    levels = levels_of(tracer, rounded)
     top = max(range(start, len(levels)), key=lambda i: (levels[i], -i))
     forward_end = _end_of_last(tracer, "forward")
     result: dict[str, Any] = {
-        "bytes": _bytes(tracer, levels, rounded),
-        "bytes_unrounded": _bytes(tracer, _levels(tracer, int), int),
+        "bytes": phase_bytes(tracer, levels, rounded),
+        "bytes_unrounded": phase_bytes(tracer, levels_of(tracer, int), int),
         "peak_at": _place(tracer, top),
         "by_kind_after_forward": _by_kind(_alive(tracer, forward_end)),
         "activations_after_forward_by_dtype": _by_dtype(_alive(tracer, forward_end)),
@@ -54,7 +54,7 @@ def summary(tracer: Tracer, events: bool = False) -> dict[str, Any]:
     return result
 
 
-def _first(tracer: Tracer) -> int:
+def first_of_step(tracer: Tracer) -> int:
     return max(i for i, (name, micro, _) in enumerate(tracer.phases) if name == "forward" and micro == 0)
 
 
@@ -63,12 +63,12 @@ def _end_of_last(tracer: Tracer, name: str) -> int:
     return tracer.phases[last + 1][2]
 
 
-def _levels(tracer: Tracer, size: Callable[[int], int]) -> list[int]:
+def levels_of(tracer: Tracer, size: Callable[[int], int]) -> list[int]:
     return list(accumulate((size(c) if c > 0 else -size(-c) for _, c in tracer.events), initial=0))
 
 
-def _bytes(tracer: Tracer, levels: list[int], size: Callable[[int], int]) -> dict[str, Any]:
-    phases, first = tracer.phases, _first(tracer)
+def phase_bytes(tracer: Tracer, levels: list[int], size: Callable[[int], int]) -> dict[str, Any]:
+    phases, first = tracer.phases, first_of_step(tracer)
     alive = _alive(tracer, _end_of_last(tracer, "backward"))
     kinds = {
         "params": "parameter",

@@ -57,7 +57,8 @@ class Tracer(TorchDispatchMode):
     """Records events while active.
 
     `events`: (block, +bytes or -bytes) in order, unrounded. `phases`: (name, micro-batch, index of its first event).
-    `answers`: values given to code that asked a fake tensor for its contents, by operation and module.
+    `notes`: what the reader of the numbers must know. `answers`: values given to code that asked a fake tensor for its
+    contents, by operation and module.
     """
 
     def __init__(self, device: str = "cuda", attention: AttentionOnGPU | None = None) -> None:
@@ -66,6 +67,7 @@ class Tracer(TorchDispatchMode):
         self.events: list[tuple[Block, int]] = []
         self.phases: list[tuple[str, int, int]] = []
         self.operations: list[int] = []
+        self.notes: list[str] = []
         self.answers: dict[tuple[str, str], object] = {}
         self.operation_count = 0
         self._live: dict[int, _Life] = {}
