@@ -3,7 +3,7 @@
 `--implementation torchtitan` is torchtitan 0.3.0's Llama 3 (models/llama3/model.py and models/common), eager, on one
 GPU, positions by default: nn.RMSNorm as one kernel, complex rotary positions from a table in every layer, SwiGLU as
 silu and a product. It keeps 12 + 4·k/a + 8·f/h + … bytes per token and hidden unit where transformers keeps 20.
-`--implementation fused` is the same with Liger's SwiGLU, which keeps gate and up alone: 4·f/h less.
+`--implementation fused` is the same with Liger's SwiGLU, which keeps gate and up but not silu(gate): 2·f/h less.
 Parameters have transformers' names, and the loss is what --loss says.
 """
 

@@ -7,9 +7,10 @@ its backward, and the gradients of the hidden states are collected in fp32. Labe
 
 from __future__ import annotations
 
-from peakmem.estimate.autograd import Node, backward
+from peakmem.estimate.autograd import backward
 from peakmem.estimate.layout import dims
 from peakmem.estimate.losses import cross_entropy
+from peakmem.estimate.node import Node
 from peakmem.estimate.ops import cast
 from peakmem.estimate.positions import made
 from peakmem.estimate.shapes import contiguous, piece, view

@@ -7,8 +7,8 @@ however the router distributes them: nothing here depends on the balance.
 
 from __future__ import annotations
 
-from peakmem.estimate.node import Node
 from peakmem.estimate.layout import flat
+from peakmem.estimate.node import Node
 from peakmem.estimate.ops import activation, cast, mul, softmax, total_over
 from peakmem.estimate.param_adapters import adapted_weights, router_delta, router_weight
 from peakmem.estimate.positions import made

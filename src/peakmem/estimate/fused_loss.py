@@ -8,8 +8,8 @@ the backward; logits exist for z tokens at a time, z the next power of two of ‚å
 
 from __future__ import annotations
 
-from peakmem.estimate.autograd import Node
 from peakmem.estimate.layout import dims
+from peakmem.estimate.node import Node
 from peakmem.estimate.ops import autocast
 from peakmem.estimate.shapes import view
 from peakmem.estimate.tape import Parameter, Tensor, current, scope

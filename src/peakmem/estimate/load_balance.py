@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from peakmem.estimate.node import Node
 from peakmem.estimate.experts import topk
 from peakmem.estimate.layout import dims
+from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, cast, mul, scale, softmax, total_over
 from peakmem.estimate.positions import made
 from peakmem.estimate.shapes import view

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from peakmem.estimate.autograd import Node
+from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, autocast, cast, scale
 from peakmem.estimate.shapes import swap, view
 from peakmem.estimate.structure import Structure
