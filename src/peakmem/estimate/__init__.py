@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from os.path import isdir
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import Level, Program, compiled, replay
 from peakmem.estimate.settings import structure_of, way_of_step
 from peakmem.estimate.structure import Structure
+from peakmem.immutable import replace
 from peakmem.ledger import Detail, Ledger, Parameters, Totals
 from peakmem.model import Model
 from peakmem.setup import Setup
@@ -146,6 +146,7 @@ def run_of(model: Model, setup: Setup) -> dict[str, Any]:
 
 def notes_of(model: Model, setup: Setup) -> tuple[str, ...]:
     """What was assumed."""
+    from peakmem.estimate.losses import LOSS_NOTES
     from peakmem.estimate.optimizers.notes import notes_on_step
     from peakmem.tables.precisions import PRECISIONS
 
@@ -155,4 +156,5 @@ def notes_of(model: Model, setup: Setup) -> tuple[str, ...]:
         notes.append(f"{recipe.name}: {recipe.note}")
     if setup.run == "training":
         notes += notes_on_step(setup, way_of_step(setup))
+        notes += LOSS_NOTES.get(setup.loss, ())
     return (*notes, *notes_on(setup, recipe))

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from peakmem.estimate.node import Node
 from peakmem.estimate.inference import last_position
 from peakmem.estimate.layout import dims
+from peakmem.estimate.node import Node
 from peakmem.estimate.ops import autocast_fp32, cast, scale, tanh
 from peakmem.estimate.shapes import view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Tensor, current, scope
 from peakmem.estimate.weights import project, weight
+
+LOSS_NOTES: Mapping[str, tuple[str, ...]] = {
+    "fused": ("fused loss: Liger's fused linear cross-entropy, liger_kernel 0.8.5 on torch 2.8 or newer; older "
+              "versions hold a second piece of logits and, for a moment, up to 6 bytes more per weight of the head",),
+    "chunked": ("chunked loss: torchtitan 0.3.0's ChunkedLossWrapper, which runs head, loss and backward chunk by "
+                "chunk in the forward pass; torchtune's keeps the logits of all chunks until backward",),
+}
+"""What a loss that has many forms elsewhere mirrors here."""
 
 
 def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str, head: str = "lm_head",
