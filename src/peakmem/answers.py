@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from peakmem.immutable import immutable
 
 
-@dataclass(frozen=True)
+@immutable
 class Headroom:
     """Whether a run fits on one GPU.
 
@@ -47,7 +47,7 @@ class Headroom:
         return 100 * self.need / self.capacity
 
 
-@dataclass(frozen=True)
+@immutable
 class Change:
     """A lever tried on the reader's own run.
 

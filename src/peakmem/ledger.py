@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+from peakmem.immutable import field, immutable
 
 FORMAT = "peakmem.ledger/1"
 # /1: the first format.
@@ -22,7 +23,7 @@ INFERENCE_MOMENTS = ("load", "P1", "P2", "P3", "first decode", "last decode")
 ByKind = Mapping[str, int]
 
 
-@dataclass(frozen=True)
+@immutable
 class Line:
     """One tensor, or `count` equal ones, one for each layer."""
 
@@ -45,7 +46,7 @@ class Line:
         return self.bytes * self.at_peak
 
 
-@dataclass(frozen=True)
+@immutable
 class Totals:
     """Four totals in bytes, never mixed. None: not known.
 
@@ -61,7 +62,7 @@ class Totals:
     disk: int = 0
 
 
-@dataclass(frozen=True)
+@immutable
 class Peak:
     """The highest moment: bytes in tensors, when, of what, and the formula with and without numbers."""
 
@@ -72,7 +73,7 @@ class Peak:
     substituted: str = ""
 
 
-@dataclass(frozen=True)
+@immutable
 class KindPeak:
     """The largest size that one kind reaches, and the rule behind it."""
 
@@ -84,7 +85,7 @@ class KindPeak:
     source: str
 
 
-@dataclass(frozen=True)
+@immutable
 class ChartRow:
     """One of the nine (inference: six) moments. by_kind adds up to `end`, peak_by_kind to `peak`."""
 
@@ -95,7 +96,7 @@ class ChartRow:
     peak_by_kind: ByKind
 
 
-@dataclass(frozen=True)
+@immutable
 class Parameters:
     """Counts of unique parameters: all, trained, and those that one token meets."""
 
@@ -104,7 +105,7 @@ class Parameters:
     active: int
 
 
-@dataclass(frozen=True)
+@immutable
 class Detail:
     """What takes a walk over every tensor: made when first asked for."""
 
@@ -115,7 +116,7 @@ class Detail:
     flops: Mapping[str, int] = field(default_factory=dict)  # forward, backward: of one step
 
 
-@dataclass(frozen=True)
+@immutable
 class Ledger:
     """The account of one run.
 

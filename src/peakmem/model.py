@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from peakmem.immutable import field, immutable, replace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 
-@dataclass(frozen=True)
+@immutable
 class Model:
     """The dimensions of one network and the switches of its architecture.
 

@@ -8,7 +8,8 @@ with numbers put in, and the unit. Letters: see `LEGEND`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from peakmem.immutable import immutable
 
 LEGEND: Mapping[str, str] = {
     "b": "micro-batch (sequences per GPU)",
@@ -40,7 +41,7 @@ LEGEND: Mapping[str, str] = {
 GIB = 2**30
 
 
-@dataclass(frozen=True)
+@immutable
 class Quantity:
     """A count with its rule.
 

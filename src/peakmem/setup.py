@@ -7,10 +7,10 @@ each row give the command line's flags, the JSON schema, the page's form and the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from typing import Any
 
 from peakmem.errors import Impossible, UnknownName, printable
+from peakmem.immutable import field, fields, immutable
 
 LIMIT = 10**9  # no count in a setting is larger: keeps every product exact and every loop bounded
 
@@ -23,7 +23,7 @@ def setting(default: Any, help: str, *, unit: str = "", choices: tuple[str, ...]
     return field(default=default, metadata=row)
 
 
-@dataclass(frozen=True)
+@immutable
 class Setup:
     """The settings of one run. `Setup.of(sequence=8192)` checks what it is given; the bare class does not."""
 
@@ -101,12 +101,12 @@ class Setup:
 
     def as_json(self) -> dict[str, Any]:
         """Every setting by name, as JSON has it."""
-        return {row.name: list(value) if isinstance(value := getattr(self, row.name), tuple) else value
-                for row in fields(self)}
+        return {name: list(value) if isinstance(value := getattr(self, name), tuple) else value
+                for name in fields(self)}
 
 
 FIELDS: Mapping[str, Mapping[str, Any]] = {
-    row.name: {**row.metadata, "default": row.default, "type": type(row.default)} for row in fields(Setup)
+    name: {**row.metadata, "default": row.default, "type": type(row.default)} for name, row in fields(Setup).items()
 }
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from peakmem.allocator.blocks import FREE, LIVE, UNMAPPED, Block
+from peakmem.immutable import immutable
 
 STATES = {LIVE: "active_allocated", FREE: "inactive"}
 
 
-@dataclass(frozen=True)
+@immutable
 class Piece:
     """One block: where it begins in its segment, its bytes, the bytes asked for (0 when free), and its state
     as a memory snapshot calls it: active_allocated, active_awaiting_free or inactive."""
@@ -21,7 +21,7 @@ class Piece:
     state: str
 
 
-@dataclass(frozen=True)
+@immutable
 class Segment:
     """Neighbouring bytes that the allocator got from CUDA; its pieces fill it without gaps."""
 

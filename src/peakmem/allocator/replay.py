@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 
 from peakmem.allocator.blocks import Block
@@ -12,12 +11,13 @@ from peakmem.allocator.out_of_memory import OutOfMemory
 from peakmem.allocator.settings import Settings
 from peakmem.allocator.simulation import Allocator
 from peakmem.errors import Impossible, printable
+from peakmem.immutable import immutable
 
 Event = tuple[Hashable, int]
 """(id, bytes): bytes over 0 allocate, 0 or less free what that id holds. An id may be used again later."""
 
 
-@dataclass(frozen=True)
+@immutable
 class Level:
     """A counter's highest value and its last one."""
 
@@ -25,7 +25,7 @@ class Level:
     end: int
 
 
-@dataclass(frozen=True)
+@immutable
 class Totals:
     """What the events came to, in bytes but for segments, retries and events; see Allocator for the counters.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Final
 
 from peakmem.errors import Impossible, UnknownName, printable
+from peakmem.immutable import immutable, replace
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -26,7 +26,7 @@ Divisions = int | tuple[tuple[int | None, int], ...]
 """One number for all sizes, or pairs (interval in MiB, divisions) with None for "all larger ones"."""
 
 
-@dataclass(frozen=True)
+@immutable
 class Settings:
     """The allocator's options, named as in PYTORCH_CUDA_ALLOC_CONF but in bytes, and the GPU it works on.
 

@@ -11,11 +11,11 @@ Under --precision megatron stage 1 is Megatron's distributed optimizer: its own 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from peakmem.errors import Impossible
 from peakmem.estimate.structure import Structure
+from peakmem.immutable import replace
 from peakmem.setup import Setup
 from peakmem.tables.precisions import WIDTH, Precision
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from peakmem.estimate.tape import Tape
+from peakmem.immutable import replace
 from peakmem.ledger import Line
 
 

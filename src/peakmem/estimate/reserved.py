@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +10,7 @@ from peakmem.estimate.allocations import Requests
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.walk import regions_of
+from peakmem.immutable import replace
 from peakmem.ledger import Line, Totals
 from peakmem.tables.device import HANDLES, context, cublas_workspace
 from peakmem.tables.gpus import GPU, find_gpu

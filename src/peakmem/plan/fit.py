@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from peakmem.answers import Headroom
 from peakmem.errors import PeakmemError
 from peakmem.estimate import estimate
+from peakmem.immutable import immutable
 from peakmem.ledger import Ledger
 from peakmem.model import Model
 from peakmem.plan.headroom import headroom
@@ -19,7 +19,7 @@ ABOVE = 16
 """Sizes that are tried beyond the first that does not fit: kernels, rounding and fragmentation may turn there."""
 
 
-@dataclass(frozen=True)
+@immutable
 class Fit:
     """batch: the largest that fits, 0: none does; at: the room with it (with 1, if none fits); above: with one more."""
 

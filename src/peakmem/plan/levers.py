@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from peakmem.answers import Change
 from peakmem.errors import PeakmemError
+from peakmem.immutable import immutable
 from peakmem.model import Model
 from peakmem.setup import Setup
 
 Settings = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
+@immutable
 class Lever:
     """One way to lower memory.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from peakmem.estimate.envelope import envelope
 from peakmem.estimate.replay import ROUNDING, size, value
 from peakmem.estimate.settings import sizes_of, structure_of
 from peakmem.estimate.structure import Structure
+from peakmem.immutable import replace
 from peakmem.model import Model
 from peakmem.setup import FIELDS, Setup
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from peakmem.immutable import immutable
 from peakmem.tables.gpus import GPU
 
 HANDLES = 2
@@ -15,7 +15,7 @@ SMALL, LARGE = 2 * 4096 * 1024 + 8 * 16 * 1024, 32 * 2**20  # :4096:2:16:8, and 
 ROCM: Mapping[str, int] = {"gfx94": 128 * 2**20, "gfx95": 128 * 2**20, "gfx": 32 * 2**20}
 
 
-@dataclass(frozen=True)
+@immutable
 class Workspace:
     """Default cuBLAS workspace of one handle: `large` on the listed major capabilities, else `small`; in bytes."""
 
@@ -48,7 +48,7 @@ def cublas_workspace(capability: str, torch: str = "2.13") -> tuple[int, str]:
     return (LARGE if major in row.large_on else SMALL), row.source
 
 
-@dataclass(frozen=True)
+@immutable
 class Context:
     """What a process holds beside PyTorch's allocator: context and loaded kernels, in MiB, without NCCL."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from peakmem.errors import Impossible, UnknownName, printable
+from peakmem.immutable import immutable
 from peakmem.tables.gpu_rows import ROWS
 
 
-@dataclass(frozen=True)
+@immutable
 class GPU:
     """One device. Unknown values are None.
 
@@ -129,7 +129,7 @@ def _one(text: str, found: list[GPU]) -> GPU:
 
 
 def _noted(gpu: GPU, note: str) -> GPU:
-    from dataclasses import replace
+    from peakmem.immutable import replace
 
     return replace(gpu, note=note)
 

@@ -8,12 +8,13 @@ a reason to refuse a kernel; the first kernel in the order without a reason is t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from peakmem.immutable import immutable
 
 HALVES = ("float16", "bfloat16")
 
 
-@dataclass(frozen=True)
+@immutable
 class GPU:
     """What kernel choice needs to know of a device: compute capability and cuDNN's version (0: none)."""
 
@@ -22,7 +23,7 @@ class GPU:
     cudnn: int = 0
 
 
-@dataclass(frozen=True)
+@immutable
 class Attention:
     """One call: dtype without ``torch.``, head sizes of query and value, queries and keys, and what is asked for.
 

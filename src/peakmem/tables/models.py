@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from peakmem.errors import UnknownName
+from peakmem.immutable import field, immutable, replace
 from peakmem.model import Model
 from peakmem.setup import number
 
 Config = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
+@immutable
 class Preset:
     """One model: a name, the fields of its config.json that make its size, its unique parameters, the source."""
 

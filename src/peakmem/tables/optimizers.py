@@ -16,14 +16,14 @@ temporaries         ("none", 0)        nothing
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from peakmem.errors import UnknownName
+from peakmem.immutable import field, immutable
 
 NONE, OWN = ("none", 0), ("own", 0)
 
 
-@dataclass(frozen=True)
+@immutable
 class Optimizer:
     """One optimizer with its default arguments."""
 

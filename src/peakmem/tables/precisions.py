@@ -7,15 +7,15 @@ AdamW (two states), and a test adds it up from the other columns.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from peakmem.errors import UnknownName
+from peakmem.immutable import immutable
 
 WIDTH: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "int64": 8, "int32": 4, "uint8": 1, "bool": 1}
 """Bytes per element of a dtype."""
 
 
-@dataclass(frozen=True)
+@immutable
 class Precision:
     """One recipe. Dtypes are keys of `WIDTH`; None: the recipe has no such thing."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from peakmem.immutable import immutable
 from peakmem.ledger import KINDS, Ledger
 from peakmem.quantity import gib
 from peakmem.views.colours import colour
@@ -15,7 +15,7 @@ MOST = 30
 """Lines that are shown of each list; the rest is counted."""
 
 
-@dataclass(frozen=True)
+@immutable
 class Pair:
     """One thing in both: bytes here and there, None where it is missing."""
 
@@ -33,7 +33,7 @@ class Pair:
         return self.left == self.right
 
 
-@dataclass(frozen=True)
+@immutable
 class Comparison:
     """Phases and totals, kinds at the peak, lines (all bytes that a line makes in a step)."""
 
