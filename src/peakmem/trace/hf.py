@@ -71,8 +71,11 @@ def _with_lora(model: torch.nn.Module, lora: Mapping[str, int], task: str) -> to
     return peft.get_peft_model(model, config)
 
 
-def move(model: torch.nn.Module, device: str) -> None:
-    """Give every parameter and buffer of a meta model an empty storage on `device`, once each. Under FakeTensorMode."""
+def move(model: torch.nn.Module, device: str) -> dict[int, torch.Tensor]:
+    """Give every parameter and buffer of a meta model an empty storage on `device`, once each.
+
+    Call it under ``FakeTensorMode``. Returns the new tensors by the ``id`` of the old.
+    """
     moved: dict[int, torch.Tensor] = {}
 
     def fresh(tensor: torch.Tensor) -> torch.Tensor:
@@ -94,6 +97,8 @@ def move(model: torch.nn.Module, device: str) -> None:
             # transformers keeps the rotary tables it started with in a plain attribute.
             if isinstance(value, torch.Tensor) and id(value) in moved:
                 setattr(module, name, moved[id(value)])
+    model.__dict__["_moved_from"] = keep  # their ids must stay taken while the result is in use
+    return moved
 
 
 def batch(

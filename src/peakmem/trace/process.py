@@ -49,10 +49,10 @@ class Worker:
 
         Raises what the function raised, with its traceback in the notes, or `TraceError` if the process died.
         """
-        self._here.send((function, args, kwargs))
         try:
+            self._here.send((function, args, kwargs))
             result, error, trail = self._here.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):
             self._process.join(timeout=10)
             code = self._process.exitcode
             raise TraceError(f"the tracing process ended without an answer (exit code {code})") from None

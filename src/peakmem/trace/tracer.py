@@ -15,10 +15,16 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    UnsupportedOperatorException,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .attention import AttentionOnGPU
+from .process import TraceError
 from .rewrites import FULL_STORAGE, ONLY_IN_PLACE, in_place, storage_bytes
 
 _Tensor = torch.Tensor
@@ -30,6 +36,7 @@ _nonzero = torch.ops.aten.nonzero.default
 _resize = torch.UntypedStorage.resize_
 _current_node = torch._C._current_autograd_node
 _sequence = torch._C._autograd._get_sequence_nr
+_UNANSWERABLE = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
 _NO_SEQUENCE = 1 << 63
 
 
@@ -104,7 +111,10 @@ class Tracer(TorchDispatchMode):
                 func = rewritten
         if func is _add and self.attention is not None and self.attention.in_math:
             return self._take_over(args[0], func(*args))
-        out = func(*args, **kwargs) if kwargs else func(*args)
+        try:
+            out = func(*args, **kwargs) if kwargs else func(*args)
+        except _UNANSWERABLE as error:
+            raise TraceError(f"{func.name()} in {self.module() or 'the root module'}: {_reason(error)}") from error
         if isinstance(out, _Tensor):
             self._see(out, func, args)
         elif isinstance(out, (tuple, list)):
@@ -271,6 +281,12 @@ class Tracer(TorchDispatchMode):
         if life is not None:
             life.block.saved = True
         return tensor
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnsupportedOperatorException):
+        return "the operator has no fake kernel (torch.library.register_fake gives it one)"
+    return "the size of its result depends on values, which a fake tensor does not have"
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,60 @@
+"""A user's own file is traced, or the failure says where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from peakmem.errors import PeakmemError, Unreadable
+from peakmem.ledger import Ledger
+from peakmem.ledger_json import from_json
+from peakmem.trace.process import TraceError, Worker
+from peakmem.trace.user import _as_json, trace_function
+
+FILE = Path(__file__).with_name("user_models.py")
+
+
+def traced(worker: Worker, name: str) -> Ledger:
+    """Return the ledger of one of the functions, from the shared process."""
+    return from_json(worker.call(_as_json, str(FILE), name, None, {}))
+
+
+def test_an_optimizer_made_by_the_user_updates_the_moved_parameters(worker: Worker) -> None:
+    ledger = traced(worker, "perceptron")
+    assert ledger.parameters.total == 300 * 101 + 10 * 301
+    assert ledger.chart[0].by_kind["optimizer_state"] == ledger.chart[0].by_kind["weights"]
+
+
+def test_a_model_of_terabytes_costs_nothing(worker: Worker) -> None:
+    assert traced(worker, "terabytes").totals.tensors > 15 * 10**12
+
+
+def test_a_value_asked_for_is_noted_with_its_module(worker: Worker) -> None:
+    assert any("asked a tensor for its value" in note for note in traced(worker, "asks").notes)
+
+
+def test_a_size_that_depends_on_values_names_operation_and_module(worker: Worker) -> None:
+    with pytest.raises(TraceError, match=r"aten::\w+.* in picky: the size of its result depends on values"):
+        traced(worker, "selects")
+
+
+def test_shared_weights_and_unsaved_buffers_are_counted_once(worker: Worker) -> None:
+    ledger = traced(worker, "shared")
+    assert ledger.parameters.total == 64_000
+    assert ledger.chart[0].by_kind["weights"] == 4 * (64_000 + 256 * 64)
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(Unreadable, match="nowhere.py': no such file"):
+        trace_function("nowhere.py:model")
+
+
+def test_a_place_without_a_function_is_refused() -> None:
+    with pytest.raises(PeakmemError, match=r"write FILE.py:FUNCTION"):
+        trace_function("model.py")
+
+
+def test_a_missing_function_is_named() -> None:
+    with pytest.raises(Unreadable, match="has no function absent"):
+        trace_function(f"{FILE}:absent")
