@@ -87,6 +87,7 @@ def test_replace_fields_copies() -> None:
     made = Ours(1, e=7)
     assert module.replace(made, b="z") == dataclasses.replace(made, b="z") == Ours(1, "z")  # type: ignore[type-var]
     assert module.replace(made, b="z").e == 7
+    assert module.replace(Theirs(1), b="z") == Theirs(1, "z")
     assert list(module.fields(Ours)) == [f.name for f in dataclasses.fields(Theirs)]
     assert [f.name for f in dataclasses.fields(Ours)] == list(module.fields(Ours))  # type: ignore[arg-type]
     assert module.fields(Ours)["d"].metadata["unit"] == "GiB" and dataclasses.is_dataclass(Ours)

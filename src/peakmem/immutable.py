@@ -58,8 +58,12 @@ def immutable(cls: type[T]) -> type[T]:
 
 
 def replace(given: T, /, **changes: Any) -> T:
-    """The record with other values in some fields."""
+    """The same with other values in some fields; of a dataclass, too."""
     cls: Any = type(given)
+    if not hasattr(cls, "__record__"):
+        import dataclasses
+
+        return dataclasses.replace(given, **changes)  # type: ignore[type-var]
     made: T = cls(**{name: getattr(given, name) for name in cls.__record__ if name not in changes}, **changes)
     return made
 
