@@ -61,6 +61,6 @@ def estimated(config: Mapping[str, Any], setup: Setup) -> dict[str, list[int]]:
         elif isinstance(event, (Phase, Begin, End)):
             events.setdefault(phase, []).extend(stretch * max(times, 0))
             stretch.clear()
-            times = value(event.count, numbers) if isinstance(event, Begin) else 1
+            times = value(event.times, numbers) if isinstance(event, Begin) else 1
             phase = event.name if isinstance(event, Phase) else phase
     return {name: grouped(changes) for name, changes in events.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from peakmem.estimate.elsewhere import lines_elsewhere
@@ -31,7 +31,8 @@ def detail_of(tape: Tape, numbers: Mapping[str, Any], layers: int, source: str) 
     found = {kind: kind_peak(walk, i, kind, layers, lines, source)
              for i, kind in enumerate(KINDS) if walk.kind_peaks[i].spot}
     letters, figures = formula_at(walk, walk.peak.spot)
-    peak = Peak(walk.peak.bytes, moment_name(walk, walk.peak.spot, layers), by_kind(walk.peak.by_kind), letters, figures)
+    moment = moment_name(walk, walk.peak.spot, layers)
+    peak = Peak(walk.peak.bytes, moment, by_kind(walk.peak.by_kind), letters, figures)
     return Detail(peak, found, chart, lines, flops_of(tape, numbers))
 
 
@@ -47,35 +48,36 @@ def by_kind(amounts: tuple[int, ...]) -> dict[str, int]:
 
 def chart_of(walk: Walk, layers: int) -> tuple[ChartRow, ...]:
     """The nine moments; of several micro-batches, the last."""
-    names = [name for name, _ in walk.phases]
-    last = {name.split(".")[0]: i for i, name in enumerate(names)}
+    last = {name.split(".")[0]: i for i, (name, _) in enumerate(walk.phases)}
     rows: list[ChartRow] = []
     for i, (name, regions) in enumerate(walk.phases):
         family = name.split(".")[0]
-        shown = last[family] == i
-        thirds = RECIPES.get(family, ())
-        if thirds or not i or names[i - 1].split(".")[0] != family:
-            walk.begin_moment()  # clipping and the optimizer are one moment
-        if not thirds:
-            go(walk, i, regions, layers, (), lambda _: None)
-            if family in SINGLE and shown:
-                rows.append(row(walk, SINGLE[family]))
+        walk.begin_moment()
+        if family in RECIPES:
+            made = thirds_of(walk, i, regions, layers, family)
+            rows += made if last[family] == i else []
             continue
-        limits = [int(layers * third // 3) for _, third in thirds]
-        if family == "backward":
-            limits = [layers - int(layers * (3 - third) // 3) for _, third in thirds]
-        made: list[ChartRow] = []
-
-        def close(index: int) -> None:
-            made.append(row(walk, thirds[index][0]))
-            walk.begin_moment()
-
-        go(walk, i, regions, layers, tuple(limits[:-1]), close, family == "backward")
-        for left in range(len(made), len(thirds) - 1):  # backward ends early where the first layers are frozen
-            close(left)
-        made.append(row(walk, thirds[-1][0], held_after(walk, i) if family == "forward" else 0))
-        rows += made if shown else []
+        go(walk, i, regions, (), lambda _: None)
+        if family in SINGLE:
+            rows.append(row(walk, SINGLE[family]))
     return tuple(rows)
+
+
+def thirds_of(walk: Walk, phase: int, regions: list[Region], layers: int, family: str) -> list[ChartRow]:
+    """A phase in three rows: third i ends after layer ⌊i·n/3⌋, in order of execution."""
+    thirds = RECIPES[family]
+    limits = [layers * third // 3 for _, third in thirds]
+    if family == "backward":
+        limits = [layers - layers * (3 - third) // 3 for _, third in thirds]
+    made: list[ChartRow] = []
+
+    def close(index: int) -> None:
+        made.append(row(walk, thirds[index][0]))
+        walk.begin_moment()
+
+    go(walk, phase, regions, tuple(limits[:-1]), close, family == "backward")
+    made.append(row(walk, thirds[-1][0], held_after(walk, phase) if family == "forward" else 0))
+    return made
 
 
 def row(walk: Walk, name: str, held: int = 0) -> ChartRow:
@@ -91,14 +93,15 @@ def held_after(walk: Walk, phase: int) -> int:
     Between forward and backward they count as activations.
     """
     regions = walk.phases[phase][1]
-    piece = len(regions[-1].pieces) - 1
-    end = Spot(phase, len(regions) - 1, walk.times(regions[-1]) - 1, piece, len(regions[-1].pieces[piece].events) - 1, 0)
+    last = regions[-1]
+    piece = len(last.pieces) - 1
+    end = Spot(phase, len(regions) - 1, walk.times(last) - 1, piece, len(last.pieces[piece].events) - 1, 0)
     temporary = KINDS.index("temporary")
     return sum(number_of(count, walk.numbers) * walk.sizes[i] for i, count in counts_until(walk, end).items()
                if walk.kinds[i] == temporary and not walk.tape.records[i].name.startswith("input/"))
 
 
-def go(walk: Walk, phase: int, regions: list[Region], layers: int, limits: tuple[int, ...], close: Any,
+def go(walk: Walk, phase: int, regions: list[Region], limits: tuple[int, ...], close: Callable[[int], None],
        backward: bool = False) -> None:
     """Run one phase; `close(i)` where limit i is reached: before the next layer, in backward right after one."""
     done = reached = 0
@@ -225,7 +228,7 @@ def lines_of(walk: Walk, layers: int, source: str) -> tuple[Line, ...]:
         for region in regions:
             times = walk.times(region)
             for piece in region.pieces:
-                marks = {position: path for position, path in piece.places}
+                marks = dict(piece.places)
                 place = ""
                 for at, event in enumerate(piece.events):
                     place = marks.get(at, place)

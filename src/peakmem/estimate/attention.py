@@ -5,13 +5,13 @@ All work on (b, heads, s, d). Key positions carry the letter `s'`, so that score
 
 from __future__ import annotations
 
-from peakmem.estimate.node import Node
-from peakmem.estimate.layout import Dims, dense_order, dims
+from peakmem.estimate.layout import Dims, dense_order, dims, flat, is_one
 from peakmem.estimate.masks import where
+from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, autocast, autocast_off, cast, dropout, last, scale, softmax, tanh
 from peakmem.estimate.positions import made
 from peakmem.estimate.scratch import cudnn_backward, efficient_backward, flash_backward
-from peakmem.estimate.shapes import contiguous, piece, rename, reshape, swap, view
+from peakmem.estimate.shapes import contiguous, expand, piece, rename, reshape, swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current
 
@@ -124,20 +124,25 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Te
 
 
 def masked(m: Structure, kernel: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, drop: bool) -> Tensor:
-    """scaled_dot_product_attention with a boolean mask, which becomes numbers first: 0 and -inf.
+    """scaled_dot_product_attention with a mask; a boolean one becomes numbers first: 0 and -inf.
 
-    The efficient kernel wants rows that start at multiples of 8 elements; rows of other lengths are copied.
+    Numbers are an argument, of which autocast makes a copy. The efficient kernel wants rows that start at multiples
+    of 8 elements; rows of other lengths are copied.
     Every layer makes the numbers anew, and its kernel keeps them for its backward.
     Source: aten/src/ATen/native/transformers/attention.cpp, convert_boolean_attn_mask and preprocess_mask.
     """
     q, k, v = autocast(q), autocast(k), autocast(v)
-    numbers = where(mask, "b 1 s s'", q.dtype, "mask as numbers")
+    boolean = mask.dtype == "bool"
+    mask = mask if boolean else autocast(mask)
+    numbers = where(mask, "b 1 s s'", q.dtype, "mask as numbers") if boolean else mask
     if kernel == "math":
         return math(q, k, v, numbers, False, drop)
     if kernel == "cudnn":
         return cudnn(q, k, v, numbers)
     if m.has("odd_sequence"):
-        numbers = made("b 1 s s^8", numbers.dtype, "mask as numbers, padded").seen_as(numbers.dims)
+        padded = (*numbers.dims[:3], ("s^8",))
+        numbers = current().new(padded, numbers.dtype, None, f"{current().scope}/mask as numbers, padded")
+        numbers = numbers.seen_as(mask.dims)
     return efficient(q, k, v, numbers)
 
 
@@ -152,8 +157,9 @@ def finish(n: Node, q: Tensor, k: Tensor, v: Tensor, out: Tensor, *small: Tensor
     for x in small:
         n.keeps(x, f"the backward of {n.scope} repeats the softmax with it")
     for i, x in enumerate((q, k, v)):
-        if n.needs(i):
-            n.gradient(i, memory=dense_order(x.dims, x.memory))
+        if n.needs(i):  # the efficient kernel's gradients lie token by token, however its inputs did
+            b, a, s, d = x.dims
+            n.gradient(i, memory=b + s + a + d if n.op == "efficient" else dense_order(x.dims, x.memory))
         else:  # the kernel makes all three
             n.works(x.dims, x.dtype)
     return n.output(out)
@@ -174,23 +180,39 @@ def repeat_heads(x: Tensor, always: bool = False) -> Tensor:
 
 
 def matmul(x: Tensor, y: Tensor) -> Tensor:
-    """matmul of (b, a, i, j) and (b, a, j, l): bmm over b·a. The second matrix's gradient comes first."""
-    given, other = autocast(x), autocast(y)
+    """matmul of (b, a, i, j) and (b, a, j, l): bmm over b·a. The second matrix's gradient comes first.
+
+    One head is broadcast to all. Autocast takes its arguments from right to left.
+    """
+    other = autocast(y)
+    given = autocast(x)
     heads, rows, columns = x.dims[:2], x.dims[2], y.dims[3]
+    ones = current().ones
+    if is_one(y.dims[1], ones) and not is_one(heads[1], ones):
+        other = expand(other, (*heads, *y.dims[2:]))
+        y = other
     one = heads[0] + heads[1]
     x = reshape(given, (one, *x.dims[2:]))
     y = reshape(other, (y.dims[0] + y.dims[1], *y.dims[2:]))
+    out = bmm(x, y)
+    del given, other
+    return view(out, (*heads, rows, columns))
+
+
+def bmm(x: Tensor, y: Tensor) -> Tensor:
+    """bmm of (n, i, j) and (n, j, l): the second matrix's gradient comes first (BmmBackward0)."""
+    y = autocast(y)
+    x = autocast(x)
     n = Node("bmm", x, y)
     if n.needs(1):
         n.saves(x, f"gradient of the second factor in {n.scope}")
     if n.needs(0):
         n.saves(y, f"gradient of the first factor in {n.scope}")
-    out = n.makes((x.dims[0], rows, columns), x.dtype, None, "product")
-    n.flops(2, (*one, *rows, *columns, *x.dims[2]))
+    out = n.makes((*x.dims[:2], y.dims[2]), x.dtype, None, "product")
+    n.flops(2, (*flat(out.dims), *x.dims[2]))
     n.gradient(1)
     n.gradient(0)
-    del given, other
-    return view(n.output(out), (*heads, rows, columns))
+    return n.output(out)
 
 
 def keys_as(x: Tensor) -> Tensor:

@@ -15,9 +15,9 @@ from __future__ import annotations
 from sys import getrefcount
 from typing import Any
 
-from peakmem.estimate.layout import GAP, Dims, dense_order, is_contiguous, is_dense, viewable
+from peakmem.estimate.layout import GAP, Dims, dense_order, is_contiguous, is_dense, is_one, viewable
 from peakmem.estimate.node import Edge, Node
-from peakmem.estimate.tape import Begin, Block, End, Parameter, Place, Tape, Tensor, current
+from peakmem.estimate.tape import Begin, Block, End, Parameter, Place, Tape, Tensor
 
 
 def release(saved: list[Any]) -> list[Tensor]:
@@ -58,11 +58,16 @@ def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor |
         if line.how in ("narrow", "rename"):
             results[line.edge] = narrowed(g, line.dims, line.how == "narrow")
             continue
+        if line.how == "unbind":
+            results[line.edge] = g.seen_as(line.dims, tuple(GAP if x in g.dims[-1] else x for x in g.memory))
+            continue
         name = f"{label}: backward work" if line.edge < 0 else f"{node.edges[line.edge].name} gradient"
         short = [tape.new(dims, dtype, None, f"{label}: backward temporary {i}")
                  for i, (dims, dtype) in enumerate(line.temporaries, 1)]
-        memory = dense_order(line.dims, g.memory) if line.memory == "grad" else line.memory
+        memory: Any = dense_order(line.dims, g.memory) if line.memory == "grad" else line.memory
+        alive = pass_through(tape, line.steps, g, label) if line.steps else {}
         made = tape.new(line.dims, line.dtype, memory, name)
+        alive.clear()
         made.view = line.view
         if line.edge < 0:
             held.append(made)
@@ -71,6 +76,17 @@ def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor |
         del short, made
     del unpacked, held, scratch
     return results
+
+
+def pass_through(tape: Tape, steps: str, x: Tensor, label: str) -> dict[str, Tensor]:
+    """Tensors like x that are born (`+name`) and die (`-name`) in this order; returns those still alive."""
+    alive: dict[str, Tensor] = {}
+    for step in steps.split():
+        if step[0] == "+":
+            alive[step[1:]] = tape.new(x.dims, x.dtype, dense_order(x.dims, x.memory), f"{label}: {step[1:]}")
+        else:
+            del alive[step[1:]]
+    return alive
 
 
 def reshaped(tape: Tape, g: Tensor, target: Dims) -> Tensor:
@@ -96,7 +112,7 @@ def narrowed(g: Tensor, target: Dims, sliced: bool) -> Tensor:
     return g.seen_as(target, tuple(memory))
 
 
-def fit(tape: Tape, results: list[Tensor | None], i: int, edge: Edge) -> None:
+def fit(tape: Tape, results: list[Any], i: int, edge: Edge) -> None:
     """Give a gradient the shape and then the dtype of the input it belongs to (validate_outputs).
 
     Works on the list, so that nothing else holds what is replaced.
@@ -112,7 +128,7 @@ def summed(given: Dims, wanted: Dims, ones: frozenset[str]) -> bool:
     """Whether sum_to_size has something to sum: a further dimension, even of size one, or a broadcast one."""
     if len(given) != len(wanted):
         return True
-    return any(not w and any(x.rstrip("'") not in ones for x in g) for g, w in zip(given, wanted, strict=True))
+    return any(is_one(w, ones) and not is_one(g, ones) for g, w in zip(given, wanted, strict=True))
 
 
 def meet(tape: Tape, buffer: list[Tensor | None], slot: int, g: Tensor, out_of_place: bool = False) -> None:

@@ -25,9 +25,9 @@ def envelope(program: Program) -> tuple[tuple[tuple[Term, int], ...], ...]:
             tops, delta = maxima(part, len(program.keys))
             for top in tops:
                 found.append(plus(live, top, ""))
-                if part.count:
-                    found.append(plus(plus(plus(live, top, ""), delta, part.count), delta, "", -1))
-            live = plus(live, delta, part.count)
+                if part.times:
+                    found.append(plus(plus(plus(live, top, ""), delta, part.times), delta, "", -1))
+            live = plus(live, delta, part.times)
     return tuple(tuple(sorted(total.items())) for total in undominated(found, program))
 
 
@@ -76,7 +76,7 @@ def covering(terms: set[Term], program: Program) -> dict[Term, list[Term]]:
             continue
         found[term] = [other for other in terms if other != term and len(program.keys[other[0]]) == 2
                        and program.keys[other[0]][1] == key[1] and program.keys[other[0]][0] >= key[0]
-                       and other[1] in (letter, other[1] if not letter else letter)]
+                       and other[1] in (letter, letter or other[1])]
     return found
 
 

@@ -35,7 +35,8 @@ def count_text(count: Count, numbers: Mapping[str, Any] | None = None) -> str:
         word = "" if not letter else letter if numbers is None else str(value(letter, numbers))
         size = abs(times)
         term = str(size) if not word else word if size == 1 else f"{size}·{word}"
-        parts.append(term if not parts and times > 0 else f"−{term}" if not parts else f"{'+' if times > 0 else '−'} {term}")
+        sign = "+ " if times > 0 else "− "
+        parts.append(f"{sign}{term}" if parts else term if times > 0 else f"−{term}")
     text = " ".join(parts)
     return "" if text == "1" else text
 

@@ -23,25 +23,26 @@ def cached(m: Structure, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     if m.run == "training":
         return k, v
     key = f"{tape.layer}{tape.scope}"
-    old = tape.cache.pop(key, None)
+    old = list(tape.cache.pop(key, ()))
     see(tape.layer_kind)
     tape.kind = "kv_cache"
-    keys = joined(k, old and old[0], "keys")
-    if old:
-        old = None, old[1]
-    values = joined(v, old and old[1], "values")
+    keys = joined(k, "keys")
+    del old[:1]
+    values = joined(v, "values")
+    del old
     tape.kind = "temporary"
     tape.cache[key] = keys, values
     return keys, values
 
 
-def joined(new: Tensor, old: Tensor | None, name: str) -> Tensor:
+def joined(new: Tensor, name: str) -> Tensor:
     """torch.cat of what was cached and what is new: memory of its own, also where nothing was cached."""
     b, k, _, d = new.dims
     tape = current()
     positions = ("s'",) if tape.single else ("s",)
     made = tape.new((b, k, positions, d), new.dtype, None, f"{tape.scope}/cached {name}")
-    made.storage.record.why.append(f"{name} of every position, read by each later token in {tape.scope}")
+    if made.storage:
+        made.storage.record.why.append(f"{name} of every position, read by each later token in {tape.scope}")
     return made
 
 

@@ -7,9 +7,9 @@ from types import ModuleType
 
 from peakmem.estimate import optimizers
 from peakmem.estimate.autograd import backward
-from peakmem.estimate.node import Node
 from peakmem.estimate.inference import generation
 from peakmem.estimate.layout import dims
+from peakmem.estimate.node import Node
 from peakmem.estimate.parameters import define
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tape, Tensor, writing
@@ -76,7 +76,7 @@ def make_inputs(tape: Tape, m: Structure, code: ModuleType) -> dict[str, Tensor]
 def forward(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Tensor]) -> Tensor:
     """The forward pass; under autocast the cached weight copies go when its context ends."""
     tape.autocast = m.autocast
-    loss = tape.parts.model(lambda: code.forward(m, **inputs) if hasattr(code, "INPUTS")
+    loss: Tensor = tape.parts.model(lambda: code.forward(m, **inputs) if hasattr(code, "INPUTS")
                             else code.forward(m, inputs["input_ids"]))
     tape.autocast = ""
     copies = [x for pair in tape.casts.values() for x in pair]

@@ -28,22 +28,29 @@ def device_of(name: str) -> GPU:
 
 
 def kernel_of(model: Model, setup: Setup, masked: bool) -> str:
-    """The kernel of a layer whose attention has a mask or none. The paper's block has its scores unless asked otherwise.
+    """The kernel of a layer with a mask or without. The paper's block has its scores unless asked otherwise.
 
     transformers repeats key/value heads itself where there is a mask or a head is wider than 256, and asks for
     grouped heads else (integrations/sdpa_attention.py). Errors: Impossible: the kernel that is asked for refuses.
     """
     if setup.implementation == "paper":
         return "eager" if setup.attention in ("auto", "math") else setup.attention
+    if "eager_only" in model.switches:
+        if setup.attention in ("auto", "eager"):
+            return "eager"
+        raise Impossible(f"--attention {setup.attention}: transformers runs {model.architecture} with eager attention "
+                         "only; give auto or eager")
     if setup.attention in ("eager", "math"):
         return setup.attention
     recipe = PRECISIONS[setup.precision]
     grouped = model.kv_heads < model.heads and not masked and model.head_size <= 256
+    broadcast = "broadcast_heads" in model.switches
     dtype = DTYPES[recipe.autocast or recipe.weights]
     dropout = model.attention_dropout if setup.dropout < 0 else setup.dropout
     call = Attention(
-        dtype=dtype, head=model.head_size, value_head=model.head_size, queries=1, keys=1, masked=masked, heads=model.heads,
-        key_heads=model.kv_heads if grouped else model.heads, grouped=grouped, causal=not masked,
+        dtype=dtype, head=model.head_size, value_head=model.sizes.get("dv", model.head_size), queries=1, keys=1,
+        masked=masked, heads=model.heads,
+        key_heads=model.kv_heads if grouped or broadcast else model.heads, grouped=grouped, causal=not masked,
         dropout=dropout, training=setup.run == "training",
     )
     wanted = setup.attention

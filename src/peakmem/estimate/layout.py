@@ -11,7 +11,6 @@ A letter may be derived from others: `d/2`, `a/k` (rounded up), `s^32` (rounded 
 
 from __future__ import annotations
 
-from collections.abc import Container
 from functools import lru_cache
 
 Dims = tuple[tuple[str, ...], ...]
@@ -59,6 +58,11 @@ def squeezed(memory: Memory, ones: frozenset[str]) -> Memory:
         elif letter.rstrip("'") not in ones:
             kept.append(letter)
     return tuple(kept)
+
+
+def is_one(group: tuple[str, ...], ones: frozenset[str]) -> bool:
+    """Whether a dimension has one element."""
+    return all(letter.rstrip("'") in ones for letter in group)
 
 
 @lru_cache(maxsize=4096)

@@ -16,6 +16,7 @@ class Gradient(NamedTuple):
     full tensor of which the gradient is a slice), `contiguous` (a copy unless it is so), `saved` (what was saved at
     the edge's place),
     `work` (no gradient at all: a tensor that the formula needs until it returns).
+    steps: tensors like the gradient that are born (`+name`) and dropped (`-name`) on the way to it.
     """
 
     edge: int
@@ -26,6 +27,7 @@ class Gradient(NamedTuple):
     temporaries: tuple[tuple[Dims, str], ...]
     view: bool
     slot: int
+    steps: str = ""
 
 
 class Edge(NamedTuple):
@@ -52,7 +54,7 @@ class Node:
         self.call = tape.keeper.call(op) if tape.keeper is not None else 0
         if not self.active:
             return
-        self.edges = [
+        self.edges: list[Any] = [
             Edge(x if isinstance(x, Parameter) else x.node, x.slot, x.dims, x.dtype, x.name)
             if x.needs_grad else None
             for x in inputs
@@ -103,13 +105,14 @@ class Node:
 
     def gradient(self, edge: int, how: str = "new", *, dims: Dims | None = None, dtype: str | None = None,
                  memory: Memory | str | None = None, temporaries: tuple[tuple[Dims, str], ...] = (),
-                 view: bool = False, slot: int = 0) -> None:
+                 view: bool = False, slot: int = 0, steps: str = "") -> None:
         """Declare the gradient of an input; lines stand in the order in which the formula computes them."""
         if not self.active or self.edges[edge] is None:
             return
         target = self.edges[edge]
         self.gradients.append(Gradient(edge, how, target.dims if dims is None else dims,
-                                       target.dtype if dtype is None else dtype, memory, temporaries, view, slot))
+                                       target.dtype if dtype is None else dtype, memory, temporaries, view, slot,
+                                       steps))
 
     def works(self, dims: Dims, dtype: str, memory: Memory | None = None) -> None:
         """Declare a tensor that the backward formula holds until it returns."""

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
-from peakmem.estimate.node import Node
 from peakmem.estimate.layout import Dims, Memory
+from peakmem.estimate.node import Node
 from peakmem.estimate.tape import Tape, Tensor, current
 
 
@@ -120,7 +120,7 @@ def checkpointed(tape: Tape, body: Callable[..., Tensor], inputs: tuple[Any, ...
     """Run a layer so that it keeps its inputs, and of its results those of the operations in `save`."""
     frame = Frame(body, inputs, stops_early, save)
     hidden = next((x for x in inputs if isinstance(x, Tensor) and x.storage), None)
-    if hidden is not None:
+    if hidden is not None and hidden.storage is not None:
         hidden.storage.record.saved = True
         hidden.storage.record.why.append(f"{tape.scope} is computed again from it")
     outer, tape.pack = tape.pack, frame.promise

@@ -17,9 +17,9 @@ ROUNDING = 512  # the caching allocator's smallest block (c10/cuda/CUDACachingAl
 
 
 class Stretch(NamedTuple):
-    """Events between two marks: signed positions in the program's list of sizes; count is a letter or empty."""
+    """Events between two marks: signed positions in the program's list of sizes; times is a letter or empty."""
 
-    count: str
+    times: str
     steps: tuple[int, ...]
 
 
@@ -64,7 +64,7 @@ def compiled(tape: Tape) -> Program:
             phases.append((event.name, []))
         elif type(event) is Begin:
             close()
-            count = event.count
+            count = event.times
         elif type(event) is End:
             close()
             count = ""

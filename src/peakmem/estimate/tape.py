@@ -27,9 +27,9 @@ class Phase(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """What follows, up to the End, happens `count` times in a row; count is a letter such as `n-1`."""
+    """What follows, up to the End, happens `times` times in a row; times is a letter such as `n-1`."""
 
-    count: str
+    times: str
 
 
 class End(NamedTuple):
@@ -211,7 +211,7 @@ class Tape:
         self.autocast = ""
         self.router_logits: list[Tensor] | None = None  # collected while the decoder runs, where they are wanted
         self.remembered: list[Tensor] = []  # what modules made in their first forward and keep
-        self.casts: dict[int, tuple[Parameter, Tensor]] = {}
+        self.casts: dict[int, tuple[Tensor, Tensor]] = {}
         self.pack: Callable[[Tensor], Any] | None = None
         self.keeper: Keeper | None = None  # decides which results checkpointing keeps
         self.cache: dict[str, tuple[Tensor, Tensor]] = {}  # keys and values of each interpreted layer

@@ -7,21 +7,21 @@ the last one, and those at a third of the layers are looked at.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from peakmem.estimate.replay import size, value
 from peakmem.estimate.tape import Begin, Block, End, Phase, Place, Tape
+from peakmem.immutable import immutable
 from peakmem.ledger import KINDS
 
 
-@dataclass
 class Piece:
     """Events between two marks, with the places where they happen; `block`: they are a layer's."""
 
-    block: bool
-    events: list[int] = field(default_factory=list)
-    places: list[tuple[int, str]] = field(default_factory=list)
+    def __init__(self, block: bool) -> None:
+        self.block = block
+        self.events: list[int] = []
+        self.places: list[tuple[int, str]] = []
 
     def place(self, at: int, tape: Tape) -> str:
         """Where event number `at` happens: the last place named before it, or where its tensor is born."""
@@ -34,15 +34,14 @@ class Piece:
         return found or (tape.records[event].scope if event >= 0 else "")
 
 
-@dataclass
 class Region:
     """Pieces that follow each other, `count` times; an empty count is once."""
 
-    count: str
-    pieces: list[Piece]
+    def __init__(self, count: str, pieces: list[Piece]) -> None:
+        self.count, self.pieces = count, pieces
 
 
-@dataclass(frozen=True)
+@immutable
 class Spot:
     """An instant: after event `at` of a piece, in repetition `turn` of a region."""
 
@@ -54,13 +53,11 @@ class Spot:
     layer: int  # layers that have begun and ended before, in this phase
 
 
-@dataclass
 class Highest:
     """The largest amount seen so far, and where."""
 
-    bytes: int = 0
-    spot: Spot | None = None
-    by_kind: tuple[int, ...] = ()
+    def __init__(self, bytes: int = 0, spot: Spot | None = None, by_kind: tuple[int, ...] = ()) -> None:
+        self.bytes, self.spot, self.by_kind = bytes, spot, by_kind
 
 
 def regions_of(tape: Tape) -> list[tuple[str, list[Region]]]:
@@ -82,7 +79,7 @@ def regions_of(tape: Tape) -> list[tuple[str, list[Region]]]:
             piece = Piece(event.begins)
             region.pieces.append(piece)
         elif kind is Begin or kind is End:
-            region, piece = Region(event.count if kind is Begin else "", []), Piece(False)
+            region, piece = Region(event.times if kind is Begin else "", []), Piece(False)
             region.pieces.append(piece)
             phases[-1][1].append(region)
     for _, found in phases:
@@ -104,7 +101,7 @@ class Walk:
                 cache[record.key] = -(-int(size(record.key, numbers)) // rounding) * rounding
             self.rounded.append(cache[record.key])
         # Kernel scratch stands outside the total of tensors.
-        self.sizes = [0 if record.scratch else bytes_ for record, bytes_ in zip(tape.records, self.rounded, strict=True)]
+        self.sizes = [0 if record.scratch else size_ for record, size_ in zip(tape.records, self.rounded, strict=True)]
         self.phases = regions_of(tape)
         self.live = 0
         self.by_kind = [0] * len(KINDS)
@@ -125,7 +122,7 @@ class Walk:
         """Go through one piece once."""
         live, amounts = self.live, self.by_kind
         sizes, kinds, tops = self.sizes, self.kinds, self.kind_peaks
-        best, best_at, best_kinds = self.moment.bytes if self.moment.spot else -1, -1, ()
+        best, best_at, best_kinds = self.moment.bytes if self.moment.spot else -1, -1, tuple(amounts)
         for at, event in enumerate(piece.events):
             if event < 0:
                 live -= sizes[~event]
