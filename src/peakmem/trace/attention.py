@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from peakmem.tables.kernels import GPU, Attention, choose
 
-VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
+_MAJOR, _MINOR = torch.__version__.split(".")[:2]
+VERSION = int(_MAJOR), int(_MINOR)
 
 
 class AttentionOnGPU:
@@ -98,7 +98,7 @@ def _flash(
     head = query.shape[-1]
     if head % 8:
         query, key, value = (torch.nn.functional.pad(t, (0, 8 - head % 8)) for t in (query, key, value))
-    out: Any = torch.ops.aten._scaled_dot_product_flash_attention(
+    out: tuple[Tensor, ...] = torch.ops.aten._scaled_dot_product_flash_attention(
         query, key, value, dropout, causal, False, scale=scale or 1 / math.sqrt(head)
     )
     return out[0][..., :head] if head % 8 else out[0]
@@ -120,7 +120,7 @@ def _efficient(
         if mask.stride(-1) != 1 or any(step % 8 for step in mask.stride()[:-1]):
             mask = torch.nn.functional.pad(mask, (0, 8 - keys % 8))[..., :keys]
         mask = mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
-    out: Any = torch.ops.aten._scaled_dot_product_efficient_attention(
+    out: tuple[Tensor, ...] = torch.ops.aten._scaled_dot_product_efficient_attention(
         query, key, value, mask, training, dropout, causal, scale=scale
     )
     return out[0]
@@ -137,7 +137,7 @@ def _cudnn(
     training: bool,
 ) -> Tensor:
     mask = _additive(mask, query.dtype)
-    out: Any = torch.ops.aten._scaled_dot_product_cudnn_attention(
+    out: tuple[Tensor, ...] = torch.ops.aten._scaled_dot_product_cudnn_attention(
         query, key, value, mask, training, dropout, causal, False, scale=scale
     )
     return out[0]

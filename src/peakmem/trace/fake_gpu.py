@@ -65,7 +65,7 @@ def self_test() -> None:
     try:
         with FakeTensorMode():
             weight = torch.empty(4, 4, device="cuda", requires_grad=True)
-            (torch.empty(2, 4, device="cuda") @ weight).sum().backward()
+            torch.autograd.backward((torch.empty(2, 4, device="cuda") @ weight).sum())
             if weight.grad is None or weight.grad.device.type != "cuda":
                 raise FakeGPUError("the backward made no gradient on the fake device")
     except RuntimeError as error:
@@ -109,6 +109,8 @@ def _install_hooks(torch_cpu: ctypes.CDLL) -> None:
     get_hooks = torch_cpu._ZN2at6detail12getCUDAHooksEv
     get_hooks.restype = ctypes.c_void_p
     hooks = ctypes.c_void_p.from_address(get_hooks())
+    if hooks.value is None:
+        raise FakeGPUError("torch has no CUDA hooks object")
     word = ctypes.sizeof(ctypes.c_void_p)
     header = 2  # offset to top, type information
     old = (ctypes.c_void_p * (_SLOTS + header)).from_address(hooks.value - header * word)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
@@ -41,7 +41,7 @@ def build(
     settings.use_cache = False
     with torch.device("meta"):
         auto = getattr(transformers, TASKS[task])
-        model = auto.from_config(settings, dtype=dtype, attn_implementation=attention)
+        model: Any = auto.from_config(settings, dtype=dtype, attn_implementation=attention)
         if lora is not None:
             model = _with_lora(model, lora, task)
     if checkpointing:
@@ -50,7 +50,8 @@ def build(
             kept = [_operation(name) for name in selective]
             options["context_fn"] = partial(create_selective_checkpoint_contexts, kept)
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
-    return model.train()
+    model.train()
+    return cast(torch.nn.Module, model)
 
 
 def _operation(name: str) -> Any:
@@ -89,7 +90,8 @@ def move(model: torch.nn.Module, device: str) -> dict[int, torch.Tensor]:
 
     keep: list[torch.Tensor] = []
     for module in model.modules():
-        for table in (module._parameters, module._buffers):
+        tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+        for table in tables:
             for name, tensor in table.items():
                 if tensor is not None:
                     table[name] = fresh(tensor)
@@ -117,5 +119,7 @@ def batch(
         side = config.image_size if isinstance(config.image_size, (tuple, list)) else (config.image_size,) * 2
         pixels = torch.empty(size, config.num_channels, *side, dtype=dtype, device=device)
         return {"pixel_values": pixels, "labels": torch.empty(size, dtype=torch.int64, device=device)}
+    if sequence is None:
+        raise ValueError(f"a {task} batch needs a sequence length")
     lengths = {"input_ids": sequence, "labels": target or sequence}
     return {name: torch.empty(size, n, dtype=torch.int64, device=device) for name, n in lengths.items()}

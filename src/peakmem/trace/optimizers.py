@@ -76,7 +76,7 @@ def outer(model: torch.nn.Module) -> set[int]:
     return {id(p) for m in ends for p in m.parameters(recurse=False)}
 
 
-def _muon(trained: list[Tensor], ends: Container[int] = (), **options: bool) -> Together:
+def _muon(trained: list[Tensor], ends: Container[int] = (), **options: Any) -> Together:
     matrices = [p for p in trained if p.dim() == 2 and id(p) not in ends]
     rest = [p for p in trained if p.dim() != 2 or id(p) in ends]
     muon = torch.optim.Muon(matrices)

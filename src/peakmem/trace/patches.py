@@ -76,7 +76,7 @@ def gpu_answers(gpu: GPU | None, attention: str = "") -> Iterator[AttentionOnGPU
 def _register_cuda_kernels() -> None:
     if _libraries or torch.version.cuda is not None:
         return
-    library = torch.library.Library("aten", "IMPL")
+    library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     for name in COMPOSITES_WITH_A_CUDA_KERNEL:
         library.impl(name, _never_run, "CUDA")
     _libraries.append(library)
@@ -85,9 +85,10 @@ def _register_cuda_kernels() -> None:
 def _grouped_mm(original: Any) -> Any:
     """Return the shape rule of ``_grouped_mm`` with fp32 and fp16 admitted, as its kernel does (GroupedBlas.cpp)."""
 
-    def shape(mat_a: torch.Tensor, mat_b: torch.Tensor, **options: Any) -> torch.Tensor:
+    def shape(mat_a: torch.Tensor, mat_b: torch.Tensor, **options: Any) -> Any:
         if options["scale_a"] is None and mat_a.dtype == mat_b.dtype != torch.bfloat16:
-            return meta._create_grouped_mm_output_tensor(mat_a, mat_b, options["offs"], options["out_dtype"])
+            make: Any = meta._create_grouped_mm_output_tensor
+            return make(mat_a, mat_b, options["offs"], options["out_dtype"])
         return original(mat_a, mat_b, **options)
 
     return shape

@@ -75,7 +75,7 @@ def _serve(channel: Connection) -> None:
         except EOFError:
             break
         try:
-            answer = (function(*args, **kwargs), None, "")
+            answer: tuple[Any, BaseException | None, str] = (function(*args, **kwargs), None, "")
         except BaseException as error:
             answer = (None, _sendable(error), traceback.format_exc())
         channel.send(answer)

@@ -57,7 +57,8 @@ _SOLE = (4, 2)
 
 def sole_owner(tensor: torch.Tensor) -> bool:
     """Return whether nobody but the caller's argument holds the tensor or its storage, from inside a dispatch mode."""
-    counts = tensor._use_count(), torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)
+    owned: Any = tensor
+    counts = owned._use_count(), torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)
     return counts[0] <= _SOLE[0] and counts[1] <= _SOLE[1]
 
 
@@ -65,8 +66,9 @@ def storage_bytes(func: Any, args: tuple[Any, ...], size: int) -> int:
     """Return the bytes of the storage that `func` makes for a result of `size` bytes, in a real run."""
     if func not in FULL_STORAGE:
         return size
-    shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
-    return max(size, shape.numel() * torch.result_type(args[0], args[1]).itemsize)
+    broadcast: Any = torch.broadcast_shapes
+    elements = int(broadcast(args[0].shape, args[1].shape).numel())
+    return max(size, elements * torch.result_type(args[0], args[1]).itemsize)
 
 
 def is_dense(tensor: torch.Tensor) -> bool:

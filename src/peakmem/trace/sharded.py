@@ -36,10 +36,10 @@ def shard(
 
 def layers_of(model: torch.nn.Module) -> list[torch.nn.Module]:
     """Return the modules of the model's longest module list, its layers."""
-    lists = [m for m in model.modules() if isinstance(m, torch.nn.ModuleList)]
+    lists = [list(m) for m in model.modules() if isinstance(m, torch.nn.ModuleList)]
     if not lists:
         raise ValueError("the model has no list of layers to shard")
-    return list(max(lists, key=len))
+    return max(lists, key=len)
 
 
 def trace(

@@ -84,7 +84,7 @@ def _one(
                 loss = loss / step.accumulation
         with tracer.watching(model):
             tracer.enter("backward", i)
-            loss.backward()
+            torch.autograd.backward(loss)
             del loss
             output = None
         for parameter in model.parameters():

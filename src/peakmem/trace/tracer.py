@@ -47,20 +47,25 @@ class Block:
 
     def __init__(self, size: int, op: str, module: str, phase: int, tensor: torch.Tensor | Block) -> None:
         self.bytes, self.op, self.module, self.phase = size, op, module, phase
-        self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
+        self.shape: tuple[int, ...] = tuple(tensor.shape)
+        self.dtype: torch.dtype = tensor.dtype
         self.kind = ""
         self.saved = False
         self.rerun = False
-        self.cast_of = None
+        self.cast_of: Block | None = None
 
 
 class _Life(weakref.ref):  # type: ignore[type-arg]
     """A weak reference to a storage that knows its block."""
 
     __slots__ = ("block", "held", "key", "moved")
+    block: Block
+    key: int
+    held: bool  # whether its bytes are allocated now
+    moved: bool  # whether another storage stands for its block
 
 
-class Tracer(TorchDispatchMode):
+class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records events while active.
 
     `events`: (block, +bytes or -bytes) in order, unrounded. `phases`: (name, micro-batch, index of its first event).
@@ -69,7 +74,7 @@ class Tracer(TorchDispatchMode):
     """
 
     def __init__(self, device: str = "cuda", attention: AttentionOnGPU | None = None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.device, self.attention = device, attention
         self.events: list[tuple[Block, int]] = []
         self.phases: list[tuple[str, int, int]] = []
@@ -234,7 +239,7 @@ class Tracer(TorchDispatchMode):
         """Return the module at work; in a backward the one whose forward made the node."""
         stack = getattr(self._where, "stack", None)
         if stack:
-            return stack[-1]
+            return str(stack[-1])
         if self._backward:
             node = _current_node()
             if node is not None:
