@@ -9,7 +9,7 @@ BENCHES := $(wildcard benchmarks/allocator.py benchmarks/speed*.py)
 EXAMPLE := examples/llama-3.1-8b/config.json
 ASK ?= estimate $(EXAMPLE) --sequence 4096 --batch 1 --gpu H100
 
-.PHONY: help run test check docs bench clean python
+.PHONY: help run test check docs bench renew clean python
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,12 @@ docs: $(VENV)/.dev ## the documentation, as pages in docs/_build/html
 
 bench: $(VENV)/.dev ## how fast: a cold command, a new structure, a sweep
 	@for file in $(BENCHES); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+renew: $(VENV)/.dev ## write outputs in the documentation and golden files anew; look at the difference before you commit it
+	@$(BIN)/python scripts/cli_reference.py --write
+	@$(BIN)/python scripts/console.py --write
+	@$(BIN)/python scripts/picture.py
+	@PEAKMEM_GOLD=1 $(BIN)/python -m pytest tests/views
 
 clean: ## remove what the commands above have made
 	rm -rf $(VENV) docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info

@@ -9,7 +9,8 @@ from .asking import process
 NEVER = {"rich", "numpy", "torch", "matplotlib", "shtab", "asyncio", "email", "http", "logging", "multiprocessing",
          "socket", "ssl", "subprocess", "tempfile", "unittest", "urllib.request", "xml", "concurrent",
          "importlib.metadata",
-         "shutil", "shlex", "difflib", "decimal", "fractions", "random", "hashlib"}
+         "shutil", "shlex", "difflib", "decimal", "fractions", "random", "hashlib", "inspect", "dataclasses", "pathlib",
+         "ast", "traceback"}
 
 
 def loaded(*words: str) -> set[str]:
@@ -20,7 +21,7 @@ def loaded(*words: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("words", "most"), [
-    (("estimate", "llama-3.1-8b", "--json"), 180),
+    (("estimate", "llama-3.1-8b", "--json"), 165),
     (("--version",), 140),
     (("list", "gpus"), 150),
 ])
