@@ -34,7 +34,8 @@ def same(model: Model, config: Any) -> None:
     assert model.layers == config.num_hidden_layers
     assert model.hidden == config.hidden_size
     assert model.heads == heads
-    assert model.kv_heads == (get("num_key_value_heads") or heads)
+    alone = model.architecture == "falcon" and config.multi_query and not config.new_decoder_architecture
+    assert model.kv_heads == (1 if alone else get("num_key_value_heads", "num_kv_heads") or heads)
     assert model.head_size == (get("head_dim") or config.hidden_size // heads)
     assert model.vocabulary == (get("vocab_size") or 0)
     assert model.tied == bool(getattr(config, "tie_word_embeddings", False))
@@ -50,14 +51,15 @@ def same(model: Model, config: Any) -> None:
         assert model.positions == config.max_position_embeddings
     if model.architecture == "bert":
         assert model.token_types == config.type_vocab_size
-    wanted = get("moe_intermediate_size", "intermediate_size", "ffn_dim", "n_inner") or 4 * config.hidden_size
+    wanted = get("moe_intermediate_size", "intermediate_size", "ffn_dim", "ffn_hidden_size", "n_inner") or 4 * config.hidden_size
     assert (model.expert_feed_forward or model.feed_forward) == wanted
     if model.experts:
         assert (model.experts, model.experts_per_token) == (
             get("num_local_experts", "num_experts"),
             config.num_experts_per_tok,
         )
-    assert model.activation == get("hidden_activation", "hidden_act", "activation_function")
+    if model.architecture != "bloom":  # its gelu is its own
+        assert model.activation == get("hidden_activation", "hidden_act", "activation_function", "activation")
     kinds = getattr(config, "layer_types", None)
     if kinds:
         assert expanded(model) == tuple(kind.removesuffix("_attention") for kind in kinds)

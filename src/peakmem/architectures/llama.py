@@ -49,8 +49,8 @@ def forward(m: Structure, ids: Tensor) -> Tensor:
 
 
 def model(m: Structure, ids: Tensor, body: Callable[..., Tensor] | None = None,
-          masked: Iterable[str] = ("full",)) -> Tensor:
-    """The decoder. body: its layer, where it is not Llama's; masked: the kinds of layers that get masks."""
+          masked: Iterable[str] = ("full",), norm: Callable[[Tensor, str], Tensor] = rms) -> Tensor:
+    """The decoder. body, norm: its layer and last norm; masked: the kinds of layers that get masks."""
     with scope("model"):
         x = inputs_embeds = embed(ids, "embed_tokens")
         position_ids = positions()
@@ -58,7 +58,7 @@ def model(m: Structure, ids: Tensor, body: Callable[..., Tensor] | None = None,
         cos, sin = rotary(m, x.dtype)
         for kind in m.layers("layers"):
             x = m.layer(body or block, x, cos, sin, masks[kind], position_ids)
-        x = rms(x, "norm")
+        x = norm(x, "norm")
         del inputs_embeds
         return x
 

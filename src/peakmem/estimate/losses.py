@@ -30,6 +30,8 @@ def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str, head: str
         loss = head_in_loss(m, hidden, head, tied_to(m, embedding))
         return loss if extra is None else extra(loss)
     logits = project(hidden, head, tied_to(m, embedding))
+    if m.has("scaled_logits"):
+        logits = scale(logits, "logits, scaled")
     if m.has("logit_softcap"):
         logits = scale(logits, "logits, scaled down")
         logits = tanh(logits)

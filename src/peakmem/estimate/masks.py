@@ -20,15 +20,18 @@ def layer_masks(m: Structure, dtype: str, kinds: Iterable[str]) -> dict[str, Ten
     return {kind: make[kind](m, dtype) for kind in kinds}
 
 
-def causal_mask(m: Structure, dtype: str, packed: bool = True) -> Tensor | None:
+def causal_mask(m: Structure, dtype: str, packed: bool = True, always: bool = False) -> Tensor | None:
     """create_causal_mask: none for fused kernels, (b, 1, s, s) numbers for eager.
 
-    packed: the model hands its positions over, which are searched for packed sequences.
+    packed: the model hands its positions over, which are searched for packed sequences. always: fused kernels get
+    theirs too, as truth values.
     """
     if packed:
         packed_sequences()
     see("full")
-    return as_numbers(boolean_mask(), dtype) if m.kernel("full") == "eager" else None
+    if m.kernel("full") == "eager":
+        return as_numbers(boolean_mask(), dtype)
+    return boolean_mask() if always else None
 
 
 def sliding_mask(m: Structure, dtype: str) -> Tensor | None:

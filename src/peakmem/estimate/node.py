@@ -15,6 +15,7 @@ class Gradient(NamedTuple):
     incoming gradient under the input's shape), `expand` (the same, a summed dimension being expanded), `zero` (a
     full tensor of which the gradient is a slice), `contiguous` (a copy unless it is so), `saved` (what was saved at
     the edge's place),
+    `unbind` (one element of the incoming gradient's last dimension),
     `work` (no gradient at all: a tensor that the formula needs until it returns).
     steps: tensors like the gradient that are born (`+name`) and dropped (`-name`) on the way to it.
     """

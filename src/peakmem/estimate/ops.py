@@ -6,8 +6,8 @@ kernel behind it. Lines stand in the order in which things happen.
 
 from __future__ import annotations
 
-from peakmem.estimate.node import Node
 from peakmem.estimate.layout import Dims, dense_order
+from peakmem.estimate.node import Node
 from peakmem.estimate.tape import Parameter, Tensor, current
 
 SCALAR: Dims = ()
@@ -41,6 +41,17 @@ def add(x: Tensor, y: Tensor, name: str = "sum") -> Tensor:
     return n.output(out)
 
 
+def sub(x: Tensor, y: Tensor, name: str = "difference") -> Tensor:
+    """sub.Tensor: saves nothing; the second input gets the negated gradient, made first."""
+    n = Node("sub", x, y)
+    full = broadcast(x, y)
+    dtype = promote(x, y)
+    out = result_like(n, full, dtype, name)
+    n.gradient(1, dims=full.dims, dtype=dtype, memory="grad")
+    n.gradient(0, "pass")
+    return n.output(out)
+
+
 def mul(x: Tensor, y: Tensor, name: str = "product") -> Tensor:
     """mul.Tensor: each factor is kept for the gradient of the other; gradients are made at full size."""
     n = Node("mul", x, y)
@@ -53,6 +64,16 @@ def mul(x: Tensor, y: Tensor, name: str = "product") -> Tensor:
     out = result_like(n, full, dtype, name)
     n.gradient(1, dims=full.dims, dtype=dtype, memory="grad")
     n.gradient(0, dims=full.dims, dtype=dtype, memory="grad")
+    return n.output(out)
+
+
+def sub(x: Tensor, y: Tensor, name: str = "difference") -> Tensor:
+    """sub.Tensor: saves nothing; the gradient of what is taken away is the incoming one, negated at full size."""
+    n = Node("sub", x, y)
+    full, dtype = broadcast(x, y), promote(x, y)
+    out = result_like(n, full, dtype, name)
+    n.gradient(1, dims=full.dims, dtype=dtype, memory="grad")
+    n.gradient(0, "pass")
     return n.output(out)
 
 
@@ -148,6 +169,8 @@ def activation(x: Tensor, kind: str) -> Tensor:
     """silu, gelu, relu, sigmoid as one kernel: keeps its input (relu, sigmoid: its output)."""
     if kind == "gelu_new":
         return gelu_new(x)
+    if kind == "relu2":
+        return square(activation(x, "relu"))
     if kind == "quick_gelu":  # transformers' QuickGELUActivation: x·sigmoid(1.702·x)
         return mul(x, activation(scale(x), "sigmoid"), "gelu")
     by_output = kind in ("relu", "sigmoid")
@@ -188,12 +211,14 @@ def softmax(x: Tensor, dtype: str = "") -> Tensor:
     dtype: what it is computed in. CUDA reads fp16 directly, other inputs are copied first.
     """
     dtype = dtype or ("fp32" if current().autocast else x.dtype)
+    given = x  # an argument lives until the call returns
     if not (x.dtype == "fp16" and dtype == "fp32"):
-        x = cast(x, dtype, "scores in fp32")
+        x = cast(x, dtype, f"scores in {dtype}")
     n = Node("softmax", x)
     out = n.makes(x.dims, dtype, None, "softmax")
     n.keeps(out, f"slope of the softmax in {n.scope}")
     n.gradient(0)
+    del given
     return n.output(out)
 
 

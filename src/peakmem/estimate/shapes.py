@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from peakmem.estimate.node import Node
 from peakmem.estimate.layout import GAP, Dims, dims, is_contiguous, viewable
+from peakmem.estimate.node import Node
 from peakmem.estimate.ops import last
 from peakmem.estimate.tape import Tensor, current
 
@@ -66,6 +66,17 @@ def rename(x: Tensor, target: Dims | str) -> Tensor:
     n = Node("rename", x)
     n.gradient(0, "rename")
     return n.output(x.seen_as(target, tuple(other.get(letter, letter) for letter in x.memory)))
+
+
+def regroup(x: Tensor, target: Dims | str) -> Tensor:
+    """The same tensor with one letter for the group of letters that one dimension was made of."""
+    target = shaped(target)
+    whole = {group[-1]: new[0] for group, new in zip(x.dims, target, strict=True) if group != new}
+    gone = {letter for group, new in zip(x.dims, target, strict=True) if group != new for letter in group[:-1]}
+    memory = tuple(whole.get(letter, letter) for letter in x.memory if letter not in gone)
+    n = Node("regroup", x)
+    n.gradient(0, "rename")
+    return n.output(x.seen_as(target, memory))
 
 
 def expand(x: Tensor, target: Dims | str) -> Tensor:

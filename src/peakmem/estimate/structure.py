@@ -8,13 +8,13 @@ sequence and width; and it is hashable, so that a tape is made once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 
 from peakmem.estimate.tape import Block, Tensor, current, scope
+from peakmem.immutable import immutable, replace
 
 
-@dataclass(frozen=True)
+@immutable
 class Segment:
     """A stretch of equal layers, or of equal groups of layers.
 
@@ -34,7 +34,7 @@ class Segment:
         return f"{self.letter}-{len(self.copies) - 1}"
 
 
-@dataclass(frozen=True)
+@immutable
 class Structure:
     """One kind of run of one kind of model. Equal structures have equal tapes."""
 
@@ -130,6 +130,18 @@ class Structure:
         """Run one layer the way the levers want it."""
         wrap = current().wrap
         return self.inside(body, *inputs) if wrap is None else wrap(partial(self.inside, body), *inputs)
+
+    def both(self, body: Callable[..., tuple[Tensor, Tensor | None]], *inputs: object) -> tuple[Tensor, Tensor | None]:
+        """Run a layer that also hands out its attention's probabilities. A later run of it keeps none."""
+        second: list[Tensor | None] = [None]
+
+        def first(m: Structure, *inputs: object) -> Tensor:
+            x, other = body(m, *inputs)
+            if second:
+                second[0] = other
+            return x
+
+        return self.layer(first, *inputs), second.pop()
 
     def inside(self, body: Callable[..., Tensor], *inputs: object) -> Tensor:
         """A layer's forward, recomputed where that is wanted."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from peakmem.estimate.node import Node
+from collections.abc import Callable
+
 from peakmem.estimate.layout import Dims, flat, viewable
+from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, autocast, autocast_fp32, cast, mean_last, mul, rsqrt, scale, shift, square
 from peakmem.estimate.scratch import embedding_backward
 from peakmem.estimate.shapes import clone, shaped
@@ -45,16 +47,18 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
     """x·wᵀ (+ bias) on the flattened rows of x; `transposed`: the weight lies as (in, out).
 
     mm computes the weight's gradient first, addmm the input's. A gradient that leaves through a view cannot be
-    accumulated in place (MmBackward0, AddmmBackward0, ViewBackward0).
+    accumulated in place (MmBackward0, AddmmBackward0, ViewBackward0). The weight's has the weight's order in memory
+    (FunctionsManual.cpp, mm_mat2_backward).
     """
+    given = x, w  # what the caller hands over lives until the call is over
     if transposed:  # autocast takes the arguments from right to left: addmm(bias, x, weight), linear(x, weight, bias)
         w = autocast(w)
-        given = x = autocast(x)
+        x = autocast(x)
         bias = None if bias is None else autocast(bias)
     else:
         bias = None if bias is None else autocast(bias)
         w = autocast(w)
-        given = x = autocast(x)
+        x = autocast(x)
     out = w.dims[1] if transposed else w.dims[0]
     rows, flattened = x.dims[:-1], len(x.dims) > 2
     if flattened and not viewable(x.memory, (flat(rows), x.dims[-1]), current().ones):
@@ -67,7 +71,7 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
     y = n.makes((*rows, out), x.dtype)
     n.flops(2, (*flat(y.dims), *x.dims[-1]))
     if bias is None:
-        n.gradient(1, view=True)
+        n.gradient(1, memory=w.memory, view=True)
         n.gradient(0, view=flattened)
         n.deliver = (0, 1)
     else:
@@ -82,13 +86,16 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
     return n.output(y)
 
 
-def adapted(x: Tensor, transposed: bool = False) -> Tensor:
+def adapted(x: Tensor, transposed: bool = False, base: Callable[[Tensor], Tensor] | None = None) -> Tensor:
     """peft's lora.Linear without dropout: result + B(A(x as fp32))·scaling, cast back to the result's dtype.
+
+    base: what runs in the layer that was there before, where it is not nn.Linear's own forward.
 
     Source: peft 0.21.2, tuners/lora/layer.py, Linear.forward.
     """
     with scope("base_layer"):
-        result = product(x, weight("weight"), weight("bias") if has("bias") else None, transposed)
+        bias = weight("bias") if base is None and has("bias") else None
+        result = product(x, weight("weight"), bias, transposed) if base is None else base(x)
     dtype = result.dtype
     a, b = weight("lora_A.default.weight"), weight("lora_B.default.weight")
     x = cast(x, a.dtype, f"input in {a.dtype}")

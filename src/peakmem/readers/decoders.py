@@ -81,6 +81,23 @@ def phi3(f: Fields) -> Sizes:
                     "hidden_dropout": f.fraction("resid_pdrop")}
 
 
+def olmo2(f: Fields) -> Sizes:
+    """OLMo-2: norms after the blocks; those of q and k span all heads."""
+    return biased(f, decoder(f))
+
+
+def stablelm(f: Fields) -> Sizes:
+    """StableLM: a quarter of each head rotated unless the file says otherwise."""
+    sizes = decoder(f)
+    for field, switch in (("use_qkv_bias", "attention_bias"), ("qk_layernorm", "norm_per_head"),
+                          ("use_parallel_residual", "parallel_residual")):
+        if f.flag(field):
+            sizes["switches"] |= {switch}
+    sizes["head_size"] = head_size(f, own=False)
+    rotated = rotary_part(f, sizes["head_size"], "partial_rotary_factor", 0.25, exact=True)
+    return sizes | {"rotary_size": rotated, "hidden_dropout": f.fraction("hidden_dropout")}
+
+
 def gemma(f: Fields) -> Sizes:
     """Gemma 1. Its files say gelu and mean the tanh form."""
     sizes = biased(f, decoder(f, "scaled_embedding"))

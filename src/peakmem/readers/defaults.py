@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from peakmem.readers.defaults_recent import RECENT, RECENT_ALIASES
+
 Row = Mapping[str, Any]
 
 _DECODER: Row = {"num_hidden_layers": 32, "num_attention_heads": 32, "hidden_act": "silu",
@@ -44,6 +46,36 @@ DEFAULTS: Mapping[str, Row] = {
                   "use_sliding_window": False, "sliding_window": 4096, "decoder_sparse_step": 1,
                   "moe_intermediate_size": 768, "num_experts_per_tok": 8, "num_experts": 128,
                   "norm_topk_prob": False, "output_router_logits": False, "mlp_only_layers": None},
+    "olmo2": {**_DECODER, "vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008,
+              "num_key_value_heads": None, "attention_bias": False},
+    "stablelm": {**_DECODER, "vocab_size": 50304, "hidden_size": 2560, "intermediate_size": 6912,
+                 "num_key_value_heads": 32, "use_qkv_bias": False, "qk_layernorm": False,
+                 "use_parallel_residual": False, "hidden_dropout": 0.0},
+    "falcon": {"vocab_size": 65024, "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71,
+               "num_ln_in_parallel_attn": None, "hidden_dropout": 0.0, "attention_dropout": 0.0, "num_kv_heads": None,
+               "alibi": False, "new_decoder_architecture": False, "multi_query": True, "parallel_attn": True,
+               "bias": False, "ffn_hidden_size": None, "activation": "gelu", "tie_word_embeddings": True},
+    "bloom": {"vocab_size": 250880, "hidden_size": 64, "n_layer": 2, "n_head": 8, "hidden_dropout": 0.0,
+              "attention_dropout": 0.0, "apply_residual_connection_post_layernorm": False, "pretraining_tp": 1,
+              "slow_but_exact": False, "tie_word_embeddings": True},
+    "phi": {**_DECODER, "vocab_size": 51200, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 24,
+            "num_key_value_heads": None, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "hidden_act": "gelu_new",
+            "qk_layernorm": False},
+    "cohere": {**_DECODER, "vocab_size": 256000, "hidden_size": 8192, "intermediate_size": 22528,
+               "num_hidden_layers": 40, "num_attention_heads": 64, "num_key_value_heads": None,
+               "tie_word_embeddings": True, "attention_bias": False, "use_qk_norm": False},
+    "starcoder2": {**_DECODER, "vocab_size": 49152, "hidden_size": 3072, "intermediate_size": 12288,
+                   "num_hidden_layers": 30, "num_attention_heads": 24, "num_key_value_heads": 2,
+                   "hidden_act": "gelu_pytorch_tanh", "sliding_window": None, "residual_dropout": 0.0,
+                   "embedding_dropout": 0.0, "use_bias": True, "tie_word_embeddings": True},
+    "gpt_bigcode": {"vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12,
+                    "n_inner": None, "activation_function": "gelu_pytorch_tanh", "resid_pdrop": 0.1,
+                    "embd_pdrop": 0.1, "attn_pdrop": 0.1, "multi_query": True, "add_cross_attention": False,
+                    "tie_word_embeddings": True},
+    "gptj": {"vocab_size": 50400, "n_positions": 2048, "n_embd": 4096, "n_layer": 28, "n_head": 16,
+             "rotary_dim": 64, "n_inner": None, "activation_function": "gelu_new", "resid_pdrop": 0.0,
+             "embd_pdrop": 0.0, "attn_pdrop": 0.0, "tie_word_embeddings": False},
+    **RECENT,
     "gpt2": {"vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": None,
              "activation_function": "gelu_new", "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
              "scale_attn_by_inverse_layer_idx": False, "reorder_and_upcast_attn": False,
@@ -65,9 +97,13 @@ DEFAULTS: Mapping[str, Row] = {
             "image_size": 224, "patch_size": 16, "num_channels": 3, "qkv_bias": True},
 }
 
+_GPT2_NAMES = {"hidden_size": "n_embd", "max_position_embeddings": "n_positions", "num_attention_heads": "n_head",
+               "num_hidden_layers": "n_layer"}
+
 ALIASES: Mapping[str, Mapping[str, str]] = {
-    "gpt2": {"hidden_size": "n_embd", "max_position_embeddings": "n_positions", "num_attention_heads": "n_head",
-             "num_hidden_layers": "n_layer"},
+    "gpt2": _GPT2_NAMES, "gpt_bigcode": _GPT2_NAMES, "gptj": _GPT2_NAMES,
+    "bloom": {"num_hidden_layers": "n_layer", "num_attention_heads": "n_head"},
+    **RECENT_ALIASES,
     "mixtral": {"num_experts": "num_local_experts"},
     "qwen3_moe": {"num_local_experts": "num_experts"},
 }

@@ -11,6 +11,11 @@ router_logits      the auxiliary loss of routers    norm_before        OPT: norm
 final_norm         OPT: a norm after the last layer norm_affine        OPT: norms with weights
 longrope           rotary frequencies by length     dynamic_rope       rotary frequencies that grow
 pooler             BERT: the file's class is the one with a pooler
+norm_per_head      StableLM: each head has its own  head_bias          a bias on the output head
+masked             Falcon: a mask for every kernel  broadcast_heads    one key/value head, broadcast in matmuls
+grouped_qkv        Falcon: q, k, v lie by groups    two_norms          norms of attention and feed-forward
+alibi              distances added to the scores    residual_after_norm  BLOOM: the norm's output goes on
+eager_only         no fused attention kernel        scaled_logits      logits times a number
 
 `feed_forward` is that of the dense layers, or of an expert where all layers are experts. `positions` are rows of a
 learned table (OPT: two more than positions). `Model.sizes` of OPT: "e", width of the word embeddings.
@@ -23,7 +28,7 @@ from typing import Any
 
 from peakmem.errors import UnknownName, Unreadable, printable
 from peakmem.model import Model
-from peakmem.readers import classics, decoders
+from peakmem.readers import classics, decoders, mixtures, open_models, recurrent
 from peakmem.readers.defaults import ALIASES, DEFAULTS, HARMLESS
 from peakmem.readers.fields import Fields
 from peakmem.readers.json_file import NotFinite
@@ -32,14 +37,23 @@ from peakmem.readers.shared import Sizes, architecture
 FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
     "llama": decoders.llama, "mistral": decoders.mistral, "qwen2": decoders.qwen2, "qwen3": decoders.qwen3,
     "phi3": decoders.phi3, "gemma": decoders.gemma, "gemma2": decoders.gemma2, "gemma3_text": decoders.gemma3,
+    "olmo2": decoders.olmo2, "stablelm": decoders.stablelm, "falcon": open_models.falcon, "bloom": open_models.bloom,
+    "phi": open_models.phi, "cohere": open_models.cohere, "starcoder2": open_models.starcoder2,
+    "gpt_bigcode": open_models.gpt_bigcode, "gptj": open_models.gptj,
+    "deepseek_v2": mixtures.deepseek_v2, "deepseek_v3": mixtures.deepseek_v3, "gpt_oss": mixtures.gpt_oss,
+    "llama4_text": mixtures.llama4, "qwen3_next": recurrent.qwen3_next, "qwen3_5_text": recurrent.qwen3_5,
+    "mamba": recurrent.mamba, "jamba": recurrent.jamba, "nemotron_h": recurrent.nemotron_h,
     "mixtral": decoders.mixtral, "qwen3_moe": decoders.qwen3_moe, "gpt2": classics.gpt2,
     "gpt_neox": classics.gpt_neox, "opt": classics.opt, "bert": classics.bert, "vit": classics.vit,
 }
 """transformers' model_type -> the function that reads it."""
 
 CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "vit": "ViTForImageClassification"}
-NESTED: Mapping[str, str] = {"gemma3": "gemma3_text"}
+NESTED: Mapping[str, str] = {"gemma3": "gemma3_text", "llama4": "llama4_text", "qwen3_5": "qwen3_5_text"}
 """Files with a text part and a vision part: only the text part is read."""
+OLD_NAMES: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {"phi-msft": open_models.phi_msft,
+                                                                              "kimi_k2": mixtures.kimi_k2}
+"""model_type of files from before transformers had the class -> the same file under today's names."""
 
 
 def from_config(config: Any, name: str = "model", file: str = "config.json") -> Model:
@@ -57,10 +71,14 @@ def from_config(config: Any, name: str = "model", file: str = "config.json") -> 
         raise Unreadable(f"{file}: model_type is {'missing' if kind is None else printable(kind, 40)}; known: "
                          f"{', '.join(sorted(FAMILIES))}")
     if kind in NESTED:
-        given, kind = _text_part(given, file), NESTED[kind]
+        given, kind = _text_part(given, NESTED[kind], file), NESTED[kind]
         notes.append("text part only: what belongs to images is not counted")
+    if kind in OLD_NAMES:
+        given = OLD_NAMES[kind](given)
+        kind = given["model_type"]
+        notes.append(f"model_type {config['model_type']} is read as {kind}, its fields under today's names")
     if kind not in FAMILIES:
-        raise UnknownName(f"model_type in {file}:", kind, (*FAMILIES, *NESTED))
+        raise UnknownName(f"model_type in {file}:", kind, (*FAMILIES, *NESTED, *OLD_NAMES))
     fields = Fields(file, given, DEFAULTS[kind], ALIASES.get(kind))
     sizes = FAMILIES[kind](fields)
     notes += [*_class_note(kind, fields), *fields.notes, *_unused(fields)]
@@ -68,13 +86,13 @@ def from_config(config: Any, name: str = "model", file: str = "config.json") -> 
                  notes=tuple(dict.fromkeys(notes)), **sizes)
 
 
-def _text_part(config: Mapping[str, Any], file: str) -> dict[str, Any]:
+def _text_part(config: Mapping[str, Any], kind: str, file: str) -> dict[str, Any]:
     text = config.get("text_config") or {}
     if not isinstance(text, dict):
         raise Unreadable(f"{file}: text_config is {printable(text, 40)}; give an object")
     # the outer class owns the head, and decides whether it is tied
     outer = {"tie_word_embeddings", "quantization_config", "dtype", "torch_dtype"} & set(config)
-    return {"model_type": "gemma3_text", **text, **{name: config[name] for name in sorted(outer)}}
+    return {"model_type": kind, **text, **{name: config[name] for name in sorted(outer)}}
 
 
 def _class_note(kind: str, fields: Fields) -> list[str]:

@@ -89,13 +89,15 @@ def rope_parts(f: Fields) -> Iterator[Mapping[str, Any]]:
             yield value
 
 
-def rotary_part(f: Fields, size: int, field: str, default: float) -> int:
-    """Rotated elements of a head; 0 where all are."""
+def rotary_part(f: Fields, size: int, field: str, default: float, exact: bool = False) -> int:
+    """Rotated elements of a head; 0 where all are. exact: the model cuts a head there itself. Errors: Impossible."""
     inside = rope(f).get("partial_rotary_factor")
     part = Fields(f.file, {field: inside} if inside is not None else f.given, {field: default})
     share = part.fraction(field)
     f.used.add(field)
     rotated = int(size * share)
+    if exact:
+        even(f, f"{field} {share:g} of head size {size}", rotated)
     rotated += rotated % 2  # arange(0, rotated, 2): an odd last element gets a frequency, and a partner, of its own
     if rotated > size or not rotated:
         even(f, f"{field} {share:g} of head size {size}", int(size * share))

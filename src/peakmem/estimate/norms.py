@@ -1,0 +1,39 @@
+"""Norms that real models write out in Python, line for line, beside those of estimate/weights.py."""
+
+from __future__ import annotations
+
+from peakmem.estimate.ops import cast, mean_last, mul, rsqrt, shift, square, sub
+from peakmem.estimate.shapes import cat, split
+from peakmem.estimate.tape import Tensor, scope
+from peakmem.estimate.weights import layer_norm, weight
+
+
+def rms_cast_last(x: Tensor, name: str) -> Tensor:
+    """transformers' Olmo2RMSNorm: in fp32, the weight multiplied before the cast back."""
+    with scope(name):
+        h = cast(x, "fp32", "input in fp32")
+        variance = mean_last(square(h))
+        h = mul(h, rsqrt(shift(variance)), "normalised in fp32")
+        h = cast(mul(weight("weight"), h, "output in fp32"), x.dtype, "output")
+        del variance
+        return h
+
+
+def norm_per_head(x: Tensor, name: str, heads: int) -> Tensor:
+    """transformers' StableLmLayerNormPerHead: a norm of its own for each head, of (b, heads, s, d), then joined."""
+    with scope(name):
+        states_per_heads = split(x, 1, [()] * heads)
+        return cat([layer_norm(head, f"norms.{i}") for i, head in enumerate(states_per_heads)], x.dims)
+
+
+def centred_norm(x: Tensor, name: str) -> Tensor:
+    """transformers' CohereLayerNorm: a layer norm without bias, written out, all of it in fp32."""
+    with scope(name):
+        h = cast(x, "fp32", "input in fp32")
+        mean = mean_last(h)
+        variance = mean_last(square(sub(h, mean, "centred")))
+        h = mul(sub(h, mean, "centred"), rsqrt(shift(variance)), "normalised in fp32")
+        h = mul(cast(weight("weight"), "fp32", "weight in fp32"), h, "output in fp32")
+        h = cast(h, x.dtype, "output")
+        del mean, variance
+        return h
