@@ -12,7 +12,7 @@ import pytest
 
 from peakmem.errors import Impossible, Missing
 from peakmem.ledger import KINDS, OUTSIDE
-from peakmem.views.colours import COLOURS
+from peakmem.views.colours import COLOURS, ink
 from peakmem.views.svg import bars, variables
 
 from .golden import check
@@ -67,6 +67,12 @@ def test_colours_can_be_told_apart_by_everyone(theme: str, ground: str) -> None:
         assert contrast(colour, ground) >= 2.99
     for a, b in combinations(chosen.values(), 2):
         assert all(apart(a, b, eye) >= 10 for eye in EYES)
+
+
+def test_letters_can_be_read_on_their_colour() -> None:
+    for look in COLOURS.values():
+        for ground in (look.light, look.dark):
+            assert contrast(ink(ground), ground) >= 4.4
 
 
 def test_svg_is_well_formed_and_needs_nothing() -> None:

@@ -11,7 +11,7 @@ from peakmem.errors import UnknownName
 from peakmem.ledger import Detail, Ledger, Parameters, Peak, Totals
 from peakmem.views import compare, explain, fit, text
 from peakmem.views.layout import plain, wrapped
-from peakmem.views.words import clean, moment_words
+from peakmem.views.words import clean, moment_words, tight
 
 from .golden import check
 from .toy import CHART, DETAIL, LINES, MIB, RUN, toy
@@ -146,6 +146,11 @@ def test_foreign_text_is_harmless() -> None:
 def test_long_text_is_cut() -> None:
     assert len(clean("x" * 10**6, 80)) == 80
     assert len(text.render(toy(run={**RUN, "model": {"name": "n" * 10**6}}))) < 10_000
+
+
+def test_short_brackets_are_not_broken() -> None:
+    assert tight("(2·32 + 1)·4 + 80·(4·128·8192 + 4·16·8192 + 4)") == "(2·32+1)·4 + 80·(4·128·8192 + 4·16·8192 + 4)"
+    assert tight(")(a (b + c") == ")(a (b + c"
 
 
 def test_moments_in_words() -> None:

@@ -36,6 +36,14 @@ COLOURS: dict[str, Colour] = {
 OTHER = Colour("other", "?", "#777777", "#999999", "")
 
 
+def ink(ground: str) -> str:
+    """Black or white, whichever can be read better on a colour."""
+    parts = [int(ground[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    # At this luminance both have the same contrast by WCAG's formula.
+    return "#000000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "#ffffff"
+
+
 def colour(kind: str) -> Colour:
     """The colour of a kind; a kind that this version does not know is grey."""
     return COLOURS.get(kind, OTHER)

@@ -8,7 +8,7 @@ from peakmem.quantity import LEGEND, gib
 from peakmem.views.colours import colour
 from peakmem.views.layout import Line, heading, plain, wrapped
 from peakmem.views.tables import reason
-from peakmem.views.words import about, clean, moment_words
+from peakmem.views.words import about, clean, moment_words, tight
 
 MOST = 40
 """Lines that are told in full; more are counted."""
@@ -99,7 +99,7 @@ def overview(ledger: Ledger, width: int) -> list[Line]:
                       (gib(top.largest), "strong"), (f" {moment_words(top.at)}", "")])
         for title, text in (("rule", top.formula), ("with numbers", top.substituted), ("why", top.why)):
             if text:
-                lines += wrapped(clean(text), width, f"    {title:<13}", " " * 17, "dim")
+                lines += wrapped(tight(clean(text)), width, f"    {title:<13}", " " * 17, "dim")
     lines += heading("All lines, the largest first")
     for entry in sorted(ledger.lines, key=lambda e: (-e.bytes * e.count, e.name)):
         times = f"{entry.count:,} × " if entry.count != 1 else ""

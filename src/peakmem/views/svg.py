@@ -6,7 +6,7 @@ from html import escape
 
 from peakmem.ledger import Ledger
 from peakmem.quantity import gib
-from peakmem.views.colours import COLOURS, colour
+from peakmem.views.colours import COLOURS, colour, ink
 from peakmem.views.words import clean, moment_words
 
 WIDTH, ROW, BAR, LEFT, RIGHT = 640, 24, 18, 46, 90
@@ -14,8 +14,8 @@ WIDTH, ROW, BAR, LEFT, RIGHT = 640, 24, 18, 46, 90
 
 def variables(prefix: str = ".peakmem") -> str:
     """CSS: a custom property for each kind, dark where the reader's system is, or the notebook says so."""
-    light = "".join(f"--{kind}:{look.light};" for kind, look in COLOURS.items())
-    dark = "".join(f"--{kind}:{look.dark};" for kind, look in COLOURS.items())
+    light = "".join(f"--{kind}:{look.light};--on-{kind}:{ink(look.light)};" for kind, look in COLOURS.items())
+    dark = "".join(f"--{kind}:{look.dark};--on-{kind}:{ink(look.dark)};" for kind, look in COLOURS.items())
     light += "--ink:#222;--quiet:#5c5c5c;--ground:#fff;"
     dark += "--ink:#e8e8e8;--quiet:#a8a8a8;--ground:#16181d;"
     themed = ", ".join(f"{name} {prefix}" for name in ('[data-jp-theme-light="false"]', '[data-theme="dark"]',
@@ -49,9 +49,8 @@ def bars(ledger: Ledger, capacity: int = 0) -> str:
             parts.append(f'<rect x="{x:.2f}" y="{y}" width="{max(wide - 1, 0.3):.2f}" height="{BAR}" '
                          f'style="fill:var(--{kind},{colour(kind).light})"><title>{text(words)}</title></rect>')
             if wide >= 14:
-                ink = "#fff" if kind in PALE else "#000"
                 parts.append(f'<text x="{x + wide / 2:.2f}" y="{y + 13}" text-anchor="middle" '
-                             f'class="letter" style="fill:var(--on-{kind},{ink})">{colour(kind).letter}</text>')
+                             f'class="letter" style="fill:var(--on-{kind},{ink(colour(kind).light)})">{colour(kind).letter}</text>')
         weight = ' style="font-weight:600"' if row.peak == top else ""
         parts.append(f'<text x="{LEFT + room * row.peak / scale + 5:.2f}" y="{y + 13}"{weight}>{gib(row.peak)}</text>')
     if shown:
@@ -59,10 +58,6 @@ def bars(ledger: Ledger, capacity: int = 0) -> str:
         parts.append(f'<line x1="{x:.2f}" x2="{x:.2f}" y1="0" y2="{end}" stroke="currentColor" class="limit"/>'
                      f'<text x="{x:.2f}" y="{end + 14}" text-anchor="middle">room on the GPU {gib(capacity)}</text>')
     return "".join(parts) + "</svg>"
-
-
-PALE = frozenset({"weights", "gradients", "activations", "context"})
-"""Kinds whose light colour carries white letters."""
 
 
 def text(words: object) -> str:

@@ -9,7 +9,7 @@ from peakmem.ledger import KINDS, Ledger, Line as Entry
 from peakmem.quantity import gib
 from peakmem.views.colours import colour
 from peakmem.views.layout import Line, heading, wrapped
-from peakmem.views.words import clean, moment_words
+from peakmem.views.words import clean, moment_words, tight
 
 
 def kinds(ledger: Ledger, width: int) -> list[Line]:
@@ -23,7 +23,7 @@ def kinds(ledger: Ledger, width: int) -> list[Line]:
         line: Line = [("  ", ""), (look.letter, kind), (f" {look.title:<16}", ""),
                       (f"{gib(top.largest):>11}", "strong"), (f"  {moment_words(top.at)}", "")]
         lines += fitted(line, width)
-        rule = clean(top.substituted)
+        rule = tight(clean(top.substituted))
         if rule:
             lines += wrapped(f"= {rule}", width, " " * 6, " " * 8, "dim", most=2)
     return lines

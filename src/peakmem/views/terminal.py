@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TextIO
 
-from peakmem.views.colours import COLOURS
+from peakmem.views.colours import COLOURS, ink
 from peakmem.views.layout import Line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 STYLES = {"": "", "strong": "bold", "dim": "dim", "good": "bold green", "bad": "bold red"}
-WHITE = frozenset({"weights", "gradients", "activations", "context"})
-"""Kinds whose colour carries white letters; the others carry black ones."""
 
 
 def show(lines: Callable[[int], list[Line]], file: TextIO) -> None:
@@ -37,7 +35,7 @@ def put(console: Console, lines: Iterable[Line]) -> None:
     from rich.text import Text
 
     styles = {name: Style.parse(text) for name, text in STYLES.items()}
-    styles |= {kind: Style(color="white" if kind in WHITE else "black", bgcolor=look.light)
+    styles |= {kind: Style(color=ink(look.light), bgcolor=look.light)
                for kind, look in COLOURS.items()}
     for line in lines:
         text = Text(no_wrap=True, overflow="ignore", end="\n")

@@ -44,6 +44,16 @@ def clean(text: object, limit: int = 4000) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def tight(formula: str) -> str:
+    """Short sums in brackets without spaces, so that no line is broken there."""
+    parts = formula.split("(")
+    for i in range(1, len(parts)):
+        inner, bracket, rest = parts[i].partition(")")
+        if bracket and len(inner) <= 20:
+            parts[i] = inner.replace(" ", "") + bracket + rest
+    return "(".join(parts)
+
+
 def escaped(character: str) -> str:
     """`\\u202e`, as Python and JSON write it."""
     number = ord(character)
