@@ -103,7 +103,7 @@ export class Calculator extends HTMLElement {
     const kept = ledger.kinds.activations?.largest ?? 0;
     if (!beside.length) return [];
     const names = { paper: "by the paper (34sbh + 5as²b)", fused: "with fused kernels", torchtitan: "in torchtitan", transformers: "in transformers" };
-    return ["Activations: ", h("b", {}, gib(kept)), " here", beside.map((one) => `, ${gib(one.activations)} ${names[one.implementation] ?? one.implementation}`), "."];
+    return ["Activations: ", h("b", {}, gib(kept)), " here", ...beside.map((one) => `, ${gib(one.activations)} ${names[one.implementation] ?? one.implementation}`), "."];
   }
 
   svg() {
@@ -120,7 +120,7 @@ export class Calculator extends HTMLElement {
     this.picture.innerHTML = this.svg();
     const rows = state.answer.ledger.chart;
     if (this.moments.childElementCount !== rows.length || this.moments.textContent !== rows.map((row) => row.moment).join("")) {
-      this.moments.replaceChildren(...rows.map((row, i) => h("button", { type: "button", "aria-label": `look at ${momentTitle(row.moment)}`, onclick: () => goTo(i) }, row.moment)));
+      this.moments.replaceChildren(...rows.map((row, i) => h("button", { type: "button", "aria-label": `${row.moment}: look at ${momentTitle(row.moment)}`, onclick: () => goTo(i) }, row.moment)));
       this.legend.replaceChildren(...kinds().filter((kind) => rows.some((row) => row.peak_by_kind[kind])).map((kind) => {
         const dim = (to) => { document.documentElement.dataset.only = to; };
         return h("button", { type: "button", class: "key", "aria-pressed": "false", onmouseenter: () => dim(kind), onmouseleave: () => dim(this.only ?? ""), onfocus: () => dim(kind), onblur: () => dim(this.only ?? ""),

@@ -34,7 +34,7 @@ export class Grid extends HTMLElement {
       h("caption", { class: "visually-hidden" }, "Which tensor is in memory at the end of which moment"),
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "tensor"), h("th", { scope: "col", class: "n size" }, "MiB"), this.heads)),
       h("tbody", {}, data.tensors.map((row) => h("tr", { class: row.kind },
-        h("th", { scope: "row" }, swatch(row.kind), " ", h("span", { class: "long" }, written(NAMES[row.name] ?? row.name)), h("span", { class: "short", "aria-hidden": "true" }, written(SHORT[row.name] ?? row.name))),
+        h("th", { scope: "row" }, swatch(row.kind), " ", h("span", { class: "long" }, written(NAMES[row.name] ?? row.name)), h("span", { class: "short" }, written(SHORT[row.name] ?? row.name))),
         h("td", { class: "n size" }, gib(row.bytes, 0).replace(" MiB", "")),
         row.cells.map((cell) => h("td", { class: `cell ${cell}` }, h("span", {},
           h("span", { class: "visually-hidden" }, cell === "held" ? "in memory" : cell === "passing" ? "comes and goes" : "no")))))),
@@ -44,7 +44,7 @@ export class Grid extends HTMLElement {
     this.words = h("div", { class: "words" });
     this.answer = h("p", { class: "answer" }, "Press a moment to guess; the heights appear below the grid.");
     this.guesses = h("div", { class: "row guesses", role: "group", "aria-label": "Guess the highest moment" },
-      data.moments.map((one) => h("button", { type: "button", "aria-label": `guess ${one.title}`, onclick: () => this.reveal(one.moment) }, one.moment)));
+      data.moments.map((one) => h("button", { type: "button", "aria-label": `${one.moment}: guess ${one.title}`, onclick: () => this.reveal(one.moment) }, one.moment)));
     this.replaceChildren(h("div", { class: "controls" }, this.guesses, this.answer),
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Tensors by moments" }, this.table),
       h("div", { class: "controls row slide" }, this.play, this.slider), this.words);

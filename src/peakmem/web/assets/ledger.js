@@ -21,8 +21,8 @@ export class Rules extends HTMLElement {
       return h("article", { class: `rule ${kind}` },
         h("h3", {}, named(kind), h("span", { class: "n" }, gib(one.largest))),
         h("p", {}, `at most, ${moment(one.at)}.`),
-        h("p", { class: "formula" }, h("code", {}, one.formula)),
-        h("p", { class: "formula numbers" }, "= ", h("code", {}, one.substituted), ` = ${one.largest.toLocaleString("en-US")} bytes, tensors rounded up to 512`),
+        h("p", { class: "formula", tabindex: 0 }, h("code", {}, one.formula)),
+        h("p", { class: "formula numbers", tabindex: 0 }, "= ", h("code", {}, one.substituted), ` = ${one.largest.toLocaleString("en-US")} bytes, tensors rounded up to 512`),
         h("p", { class: "small" }, once(one.why)), h("p", { class: "small quiet" }, `mirrors ${one.source}`));
     });
     this.replaceChildren(h("div", { class: "rules" }, cards),
@@ -73,7 +73,8 @@ customElements.define("pm-levers", Levers);
 const CODE = `import torch
 
 torch.cuda.reset_peak_memory_stats()
-step(batch)                      # forward, backward, optimizer.step(), zero_grad()
+# one full step: forward, backward, optimizer.step(), zero_grad()
+step(batch)
 torch.cuda.synchronize()
 print("allocated", torch.cuda.max_memory_allocated() / 2**30)
 print("reserved ", torch.cuda.max_memory_reserved() / 2**30)

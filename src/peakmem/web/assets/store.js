@@ -54,8 +54,10 @@ let latest = 0;
 export async function refresh() {
   const turn = ++latest;
   const began = performance.now();
+  document.documentElement.dataset.busy = "";
   const answer = await ask(request({ lines: 0, allocator: false }), "estimate");
   if (turn !== latest || answer === undefined) return;
+  delete document.documentElement.dataset.busy;
   if (answer === null) {
     state.error = "unanswered";
     emit("error");

@@ -15,7 +15,7 @@ export class Timeline {
     const tool = (text, label, what) => h("button", { type: "button", "aria-label": label, onclick: what }, text);
     this.tools = h("div", { class: "row tools" }, tool("+", "Zoom in", () => this.zoom(0.5)), tool("−", "Zoom out", () => this.zoom(2)),
       tool("←", "Earlier", () => this.move(-0.4)), tool("→", "Later", () => this.move(0.4)), tool("Whole step", "Whole step", () => this.look(0, this.count)),
-      tool("Peak", "To the peak", () => this.toPeak()));
+      tool("Peak", "Peak: zoom to it", () => this.toPeak()));
     host.replaceChildren(this.tools, this.picture, this.read);
     this.picture.addEventListener("keydown", (event) => {
       const what = { ArrowLeft: () => this.move(-0.2), ArrowRight: () => this.move(0.2), "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), Home: () => this.look(0, this.count), End: () => this.toPeak() }[event.key];

@@ -1,0 +1,82 @@
+"""For everybody: axe, both themes, narrow screens, print, nothing that jumps."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peakmem.web.page import asset, scripts
+from tests.web.conftest import START
+
+ROOT = Path(__file__).parent.parent.parent
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+
+
+@pytest.mark.parametrize("width", [1280, 320])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe(opened: Any, address: str, theme: str, width: int) -> None:
+    if not AXE.exists():
+        pytest.skip("axe-core is not there: npm ci")
+    page = opened(address + START, color_scheme=theme, viewport={"width": width, "height": 800})
+    page.wait_for_selector(".levers li")
+    page.eval_on_selector_all("details", "all => all.forEach((one) => { one.open = true; })")
+    page.get_by_role("button", name="Pin this").click()
+    page.evaluate(AXE.read_text())
+    for view in ("Over time", "Numbers", "Nine moments"):
+        page.get_by_role("button", name=view, exact=True).click()
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        assert [(one["id"], [node["target"] for node in one["nodes"]][:3]) for one in found["violations"]] == [], view
+
+
+@pytest.mark.parametrize("width", [320, 360, 768, 1280, 1920])
+def test_nothing_is_wider_than_the_screen(opened: Any, address: str, width: int) -> None:
+    page = opened(address + START, viewport={"width": width, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_theme_can_be_chosen(page: Any) -> None:
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    assert page.evaluate(ground) == "rgb(255, 255, 255)"
+    page.get_by_role("button", name="Dark").click()
+    assert page.evaluate(ground) == "rgb(22, 24, 29)"
+    page.reload()
+    page.wait_for_selector("html.ready")
+    assert page.evaluate(ground) == "rgb(22, 24, 29)"
+
+
+def test_nothing_jumps(opened: Any, address: str) -> None:
+    page = opened(address + START)
+    page.wait_for_selector(".levers li")
+    page.wait_for_timeout(300)
+    shift = page.evaluate("""new Promise((resolve) => { let sum = 0; new PerformanceObserver((list) => {
+        for (const entry of list.getEntries()) if (!entry.hadRecentInput) sum += entry.value; }).observe(
+        { type: 'layout-shift', buffered: true }); setTimeout(() => resolve(sum), 200); })""")
+    assert shift < 0.05
+
+
+def test_print(page: Any) -> None:
+    assert page.pdf()[:5] == b"%PDF-"
+
+
+def test_reduced_motion(opened: Any, address: str) -> None:
+    page = opened(address + START, reduced_motion="reduce")
+    assert page.evaluate("getComputedStyle(document.querySelector('.strip .bars span')).transitionDuration") == "0s"
+
+
+def test_every_control_has_a_name(page: Any) -> None:
+    page.eval_on_selector_all("details", "all => all.forEach((one) => { one.open = true; })")
+    tree = page.locator("main").aria_snapshot()
+    for role in ("button", "combobox", "textbox", "slider", "spinbutton", "checkbox"):
+        assert f"- {role}:" not in tree and f"- {role}\n" not in tree, role
+
+
+def test_our_scripts_are_small() -> None:
+    assert len(gzip.compress("".join(asset(name) for name in (*scripts(), "worker.js")).encode(), 9)) <= 40_960
+
+
+def test_files_are_short() -> None:
+    for path in (ROOT / "src/peakmem/web/assets").iterdir():
+        assert len(path.read_text().splitlines()) <= 300, path.name

@@ -1,0 +1,211 @@
+"""The calculator: every control changes what it should, and what is drawn is what the engine said."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import peakmem
+from peakmem.setup import FIELDS
+from peakmem.web.answer import estimate_json
+from peakmem.web.link import from_url
+from tests.web.conftest import START
+
+OTHER: dict[str, Any] = {
+    "sequence": "4096", "batch": "3", "optimizer": "lion", "gpu": "H200 SXM", "gpus": "8", "lora_rank": "8",
+    "shard": "fsdp2", "checkpoint_save": "mm", "dropout": "0.1", "lora_targets": "q_proj", "freeze": "embed_tokens",
+    "generate": "32",
+}
+"""What a setting is changed to where the last of its choices, or one more, would not do."""
+
+
+def other(name: str) -> Any:
+    """A value that is not the default."""
+    row = FIELDS[name]
+    if name in OTHER:
+        return OTHER[name]
+    if row["type"] is bool:
+        return not row["default"]
+    if row["type"] in (int, float):
+        return str(min(row["most"], row["default"] + 1))
+    return next(choice for choice in reversed(row["choices"]) if choice != row["default"])
+
+
+def drawn(page: Any) -> dict[str, dict[str, int]]:
+    """Bytes of the chart's segments by moment and kind."""
+    found: dict[str, dict[str, int]] = {}
+    for moment, kind, size in page.eval_on_selector_all(
+            ".picture rect.seg", "all => all.map((x) => [x.dataset.moment, x.dataset.kind, Number(x.dataset.bytes)])"):
+        found.setdefault(moment, {})[kind] = size
+    return found
+
+
+def said(request: dict[str, Any]) -> dict[str, dict[str, int]]:
+    chart = json.loads(estimate_json(json.dumps(request)))["ledger"]["chart"]
+    return {row["moment"]: {kind: size for kind, size in row["peak_by_kind"].items() if size} for row in chart}
+
+
+def settle(page: Any) -> None:
+    """Wait for the answer to the last change."""
+    page.wait_for_function("!('busy' in document.documentElement.dataset)")
+
+
+@pytest.mark.parametrize("name", list(FIELDS))
+def test_every_setting_is_asked_for(page: Any, name: str) -> None:
+    wanted = other(name)
+    page.eval_on_selector_all("details", "all => all.forEach((one) => { one.open = true; })")
+    control = page.locator(f"form.form [name={name}]").first
+    if name == "run":
+        page.check("form.form [name=run][value=inference]")
+    elif isinstance(wanted, bool):
+        control.set_checked(wanted)
+    elif control.evaluate("x => x.tagName") == "SELECT":
+        control.select_option(wanted)
+    else:
+        control.fill(wanted)
+        control.press("Tab")
+    settle(page)
+    request = from_url(page.evaluate("location.hash"))
+    assert str(request["settings"][name]).lower() == str(wanted).lower()
+    answer = json.loads(estimate_json(json.dumps(request)))
+    if "error" in answer:
+        assert page.inner_text(".error") == answer["error"]
+    else:
+        assert drawn(page) == said(request)
+
+
+@pytest.mark.parametrize("request_", [
+    {"model": "gpt2", "settings": {"sequence": "1024", "batch": "5"}},
+    {"model": "llama-3.2-1b", "settings": {"run": "inference", "generate": "77"}},
+    {"model": "custom", "sizes": {"layers": "7", "hidden": "512", "heads": "8"}, "settings": {"implementation": "paper"}},
+])
+def test_the_chart_is_the_json(opened: Any, address: str, request_: dict[str, Any]) -> None:
+    words = {"v": "1", "model": request_["model"], **request_.get("sizes", {}), **request_["settings"]}
+    page = opened(address + "#" + "&".join(f"{name}={value}" for name, value in words.items()))
+    settle(page)
+    assert drawn(page) == said(request_)
+    page.get_by_role("button", name="Numbers", exact=True).click()
+    row = page.locator(".numbers tbody tr").nth(2).locator("td[data-bytes]")
+    want = list(said(request_).values())[2]
+    assert sum(int(row.nth(i).get_attribute("data-bytes")) for i in range(row.count())) == sum(want.values())
+
+
+def test_a_config_is_dropped(page: Any, tmp_path: Path) -> None:
+    config = {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8,
+              "num_key_value_heads": 8, "intermediate_size": 1024, "vocab_size": 1000}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    page.evaluate("""(text) => {
+        const data = new DataTransfer();
+        data.items.add(new File([text], "config.json", { type: "application/json" }));
+        document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+    }""", json.dumps(config))
+    page.wait_for_function("location.hash.includes('config=')")
+    settle(page)
+    assert drawn(page) == said({"model": "config.json", "config": config, "settings": {"gpu": "H100 SXM 80GB"}})
+    page.set_input_files("input[type=file]", path)
+    page.set_input_files("input[type=file]", {"name": "no.json", "mimeType": "text/plain", "buffer": b"{"})
+    page.wait_for_function("document.querySelector('.error').textContent.includes('not JSON')")
+
+
+def test_links_round_trip(opened: Any, address: str, page: Any) -> None:
+    page.fill("form.form [name=sequence]", "3000")
+    page.select_option("form.form [name=checkpoint]", "full")
+    page.locator("summary", has_text="Its size").click()
+    page.fill("[name=size-layers]", "10")
+    settle(page)
+    again = opened(page.evaluate("location.href"))
+    assert drawn(again) == drawn(page)
+    assert again.input_value("form.form [name=sequence]") == "3000"
+    assert again.inner_text(".headline") == page.inner_text(".headline")
+    page.go_back()
+    page.wait_for_function("!location.hash.includes('checkpoint=full')")
+    page.wait_for_function("document.querySelector('form [name=checkpoint]').value === 'none'")
+
+
+def test_what_is_copied_runs(page: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from peakmem.cli import main
+
+    page.fill("form.form [name=sequence]", "3000")
+    page.eval_on_selector_all("details", "all => all.forEach((one) => { one.open = true; })")
+    page.uncheck("form.form [name=set_to_none]")
+    page.fill("[name=size-layers]", "10")
+    settle(page)
+    page.get_by_role("button", name="command line").click()
+    words = shlex.split(page.inner_text(".copied"))
+    assert words[0] == "peakmem"
+    assert main([*words[1:], "--json"]) == 0
+    mine = json.loads(capsys.readouterr().out)
+    assert {row["moment"]: {k: v for k, v in row["peak_by_kind"].items() if v} for row in mine["chart"]} == drawn(page)
+    page.get_by_role("button", name="Python").click()
+    space: dict[str, Any] = {}
+    exec(page.inner_text(".copied"), space)
+    assert isinstance(space["ledger"], peakmem.Ledger) and space["ledger"].peak.bytes == mine["peak"]["bytes"]
+
+
+@pytest.mark.parametrize("name", ["PNG", "SVG", "CSV"])
+def test_exports_open(opened: Any, page: Any, name: str, tmp_path: Path, address: str) -> None:
+    with page.expect_download() as download:
+        page.get_by_role("button", name=name, exact=True).click()
+    path = tmp_path / download.value.suggested_filename
+    download.value.save_as(path)
+    if name == "CSV":
+        rows = list(csv.DictReader(path.open()))
+        assert {row["moment"]: int(row["weights"]) for row in rows} == {m: k.get("weights", 0) for m, k in drawn(page).items()}
+    elif name == "PNG":
+        assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size > 10_000
+    else:
+        text = path.read_text()
+        assert text.startswith("<svg") and "var(" not in text and text.count("<rect") > 30
+
+
+def test_pinned_and_compared(page: Any) -> None:
+    page.get_by_role("button", name="Pin this").click()
+    page.fill("form.form [name=batch]", "4")
+    settle(page)
+    assert page.locator(".picture .behind").count() == 9
+    assert "batch: default → 4" in page.inner_text(".pinned")
+    assert "+" in page.locator(".pinned tbody tr").first.inner_text()
+
+
+def test_the_largest_batch(opened: Any, address: str) -> None:
+    page = opened(address + "#v=1&model=gpt2&gpu=24GiB")
+    page.wait_for_function("document.querySelector('.fits').textContent.includes('Largest batch')")
+    found = json.loads(estimate_json('{"ask":"fit","model":"gpt2","settings":{"gpu":"24GiB"}}'))
+    assert f"Largest batch that fits: {found['batch']}" in page.inner_text(".fits")
+
+
+def test_over_time(page: Any) -> None:
+    page.get_by_role("button", name="Over time").click()
+    page.wait_for_selector(".time path.seg")
+    whole = page.get_attribute(".time svg", "aria-label")
+    page.get_by_role("button", name="Peak: zoom to it").click()
+    assert page.get_attribute(".time svg", "aria-label") != whole
+    assert page.inner_text(".read").startswith("119.96 GiB")
+    page.focus(".time")
+    page.keyboard.press("-")
+    page.keyboard.press("ArrowLeft")
+    assert page.locator(".time text").count() > 5
+
+
+def test_one_kind_dims_the_others(page: Any) -> None:
+    page.locator(".legend .key", has_text="activations").click()
+    assert page.evaluate("getComputedStyle(document.querySelector('.picture rect.seg.weights')).opacity") == "0.2"
+    assert page.evaluate("getComputedStyle(document.querySelector('.picture rect.seg.activations')).opacity") == "1"
+
+
+def test_a_mistake_is_said_and_the_last_answer_stays(page: Any) -> None:
+    page.fill("form.form [name=gpu]", "H1000")
+    page.press("form.form [name=gpu]", "Tab")
+    page.wait_for_function("document.querySelector('.error').textContent.includes('unknown GPU')")
+    assert page.locator(".picture rect.seg").count() > 20
+
+
+def test_unknown_words_in_a_link_are_said(opened: Any, address: str) -> None:
+    page = opened(address + START + "&sequnce=1")
+    assert page.locator(".picture rect.seg").count() > 20
