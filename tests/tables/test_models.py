@@ -31,7 +31,7 @@ def elements(config: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.name)
 def test_the_parameter_count_is_that_of_transformers(row: Preset) -> None:
-    layers = "n_layer" if row.config["model_type"] == "gpt2" else "num_hidden_layers"
+    layers = "n_layer" if "n_layer" in row.config else "num_hidden_layers"
     one, two = (elements({**row.config, layers: n}) for n in (1, 2))
     assert one + (row.config[layers] - 1) * (two - one) == row.parameters
 
@@ -66,6 +66,12 @@ FILES = {
     "gpt2": "gpt2",
     "redpajama-3b": "redpajama-3b-gptneox",
     "vit-base": "vit-base-patch16-224",
+    "olmo-2-7b": "olmo2-7b",
+    "stablelm-3b": "stablelm-3b",
+    "falcon-7b": "falcon-7b",
+    "bloom-560m": "bloom-560m",
+    "phi-2": "phi-2-oldstyle",
+    "santacoder": "gpt-bigcode-1b-mqa",
 }
 
 
@@ -90,6 +96,14 @@ def test_a_preset_is_its_file(name: str, file: str) -> None:
         ("qwen3_8b", "qwen3-8b"),
         ("bert-base-uncased", "bert-base"),
         ("mistralai/Mistral-7B-v0.1", "mistral-7b-v0.1"),
+        ("allenai/OLMo-2-1124-7B-Instruct", "olmo-2-7b"),
+        ("stabilityai/stablelm-2-1_6b", "stablelm-2-1.6b"),
+        ("tiiuae/falcon-7b-instruct", "falcon-7b"),
+        ("bigscience/bloom", "bloom-176b"),
+        ("microsoft/phi-1_5", "phi-1.5"),
+        ("CohereForAI/c4ai-command-r-plus", "command-r-plus"),
+        ("bigcode/starcoder", "starcoder-15b"),
+        ("EleutherAI/gpt-j-6b", "gpt-j-6b"),
     ],
 )
 def test_names_that_people_type(typed: str, meant: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from peakmem.estimate.attention import keys_as, matmul
 from peakmem.estimate.inference import see
 from peakmem.estimate.inplace import scale_over
-from peakmem.estimate.layout import flat
+from peakmem.estimate.layout import dims, flat
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, autocast, cast, dropout, softmax
 from peakmem.estimate.positions import made
@@ -37,13 +37,14 @@ def head_slopes(m: Structure) -> tuple[Tensor, ...]:
 
 def falcon_distances(m: Structure, dtype: str) -> tuple[Tensor, Tensor]:
     """build_alibi_tensor of modeling_falcon.py, (b·a, 1, s) in bf16 first; and the mask of ones it was made from."""
-    ones = made("b s", "int64", "attention mask of ones")
+    see("full")
+    ones = made("b s'", "int64", "attention mask of ones")
     slopes = head_slopes(m)
-    counted = made("b s", "int64", "tokens so far")
-    counted = made("b s", "int64", "positions")
-    counted = made("b s", "int64", "positions, masked")
+    counted = made("b s'", "int64", "tokens so far")
+    counted = made("b s'", "int64", "positions")
+    counted = made("b s'", "int64", "positions, masked")
     rounded = made("a", "bf16", "slopes in bf16")
-    alibi = made("(b a) 1 s", "bf16", "distances")
+    alibi = made("(b a) 1 s'", "bf16", "distances")
     del rounded
     alibi = cast(alibi, dtype)
     del slopes, counted
@@ -55,8 +56,8 @@ def falcon_mask(m: Structure, alibi: Tensor, mask: Tensor) -> tuple[Tensor, Tens
 
     A mask for each head, (b, a, s, s), in the dtype of the embeddings.
     """
-    alibi = alibi.seen_as((("b",), ("a",), (), ("s'",)))
-    scaled = made("b a 1 s", alibi.dtype, "distances, scaled")
+    alibi = alibi.seen_as(dims("b a 1 s'"))
+    scaled = made("b a 1 s'", alibi.dtype, "distances, scaled")
     hidden = made("b 1 s s'", "bool", "what is masked")
     mask = made("b a s s'", alibi.dtype, "distances and causal mask")
     del scaled, hidden

@@ -16,6 +16,7 @@ masked             Falcon: a mask for every kernel  broadcast_heads    one key/v
 grouped_qkv        Falcon: q, k, v lie by groups    two_norms          norms of attention and feed-forward
 alibi              distances added to the scores    residual_after_norm  BLOOM: the norm's output goes on
 eager_only         no fused attention kernel        scaled_logits      logits times a number
+multi_query        one key/value head, however many heads
 
 `feed_forward` is that of the dense layers, or of an expert where all layers are experts. `positions` are rows of a
 learned table (OPT: two more than positions). `Model.sizes` of OPT: "e", width of the word embeddings.

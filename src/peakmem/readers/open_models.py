@@ -33,7 +33,7 @@ def falcon(f: Fields) -> Sizes:
     if not new and alone and "num_kv_heads" in f.given and groups != 1:
         f.notes.append(f"num_kv_heads {groups} is not used: multi_query has one")
     switches = {"masked"} | (set(BIASES) if f.flag("bias") else set())
-    switches |= {"grouped_qkv"} if new else {"broadcast_heads"} if alone else set()
+    switches |= {"grouped_qkv"} if new else {"broadcast_heads", "multi_query"} if alone else set()
     if parallel:
         switches |= {"parallel_residual"} | ({"two_norms"} if new and norms == 2 else set())
     if f.flag("alibi"):
@@ -124,8 +124,9 @@ def gpt_bigcode(f: Fields) -> Sizes:
     """GPT-BigCode (StarCoder 1, SantaCoder): GPT-2 with one key/value head."""
     sizes = gpt_names(f)
     refuse(f, "add_cross_attention", "attention to an encoder")
-    return sizes | {"kv_heads": 1 if f.flag("multi_query") else sizes["heads"],
-                    "positions": f.count("n_positions"), "switches": frozenset(BIASES)}
+    alone = f.flag("multi_query")
+    return sizes | {"kv_heads": 1 if alone else sizes["heads"], "positions": f.count("n_positions"),
+                    "switches": frozenset(BIASES) | ({"multi_query"} if alone else set())}
 
 
 def gptj(f: Fields) -> Sizes:

@@ -71,8 +71,9 @@ def encoder(kind: str, layers: int, hidden: int, heads: int, **more: Any) -> Con
 def presets() -> Mapping[str, Preset]:
     """Every row by its name."""
     from peakmem.tables.model_rows import ROWS
+    from peakmem.tables.open_model_rows import ROWS as MORE
 
-    return {row.name: row for row in ROWS}
+    return {row.name: row for row in (*ROWS, *MORE)}
 
 
 def find_model(name: str) -> Model:

@@ -78,7 +78,8 @@ def _widths(model: Model, sizes: dict[str, int], new: dict[str, Any], notes: lis
         follow("heads", share(model.heads, hidden, model.hidden),
                f"heads of {model.head_size} follow hidden {hidden:,} in proportion")
     heads = new.get("heads", model.heads)
-    follow("kv_heads", share(model.kv_heads, heads, model.heads), f"key/value heads follow {heads:,} heads")
+    if "multi_query" not in model.switches:
+        follow("kv_heads", share(model.kv_heads, heads, model.heads), f"key/value heads follow {heads:,} heads")
     for name in ("feed_forward", "expert_feed_forward"):
         value = max(1, round(getattr(model, name) * hidden / model.hidden))
         follow(name, value, f"follows hidden {hidden:,} in proportion")
@@ -107,12 +108,15 @@ def _consistent(model: Model) -> None:
 
     if model.kv_heads > model.heads or model.heads % model.kv_heads:
         refuse(f"--kv-heads {model.kv_heads:,} must divide --heads {model.heads:,}")
-    fixed = model.architecture in ("gpt2", "gpt_neox", "opt", "bert")
+    alike = model.architecture in ("gpt2", "gpt_neox", "opt", "bert", "bloom", "gptj")
+    fixed = alike or model.architecture in ("falcon", "stablelm", "gpt_bigcode")
     if fixed and model.heads * model.head_size != model.hidden:
         refuse(f"--heads {model.heads:,} × --head-size {model.head_size:,} must be --hidden {model.hidden:,}")
-    if model.kv_heads != model.heads and (fixed or model.architecture == "vit"):
+    if "multi_query" in model.switches and model.kv_heads != 1:
+        refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} with multi_query has one")
+    if model.kv_heads != model.heads and (alike or model.architecture == "vit"):
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} has as many as --heads {model.heads:,}")
-    rotary = model.architecture not in ("gpt2", "opt", "bert", "vit")
+    rotary = model.architecture not in ("gpt2", "opt", "bert", "vit", "bloom", "gpt_bigcode")
     if rotary and model.head_size % 2:
         refuse(f"--head-size {model.head_size:,} is odd; rotary positions need an even number")
     if model.experts_per_token > model.experts:
