@@ -42,12 +42,12 @@ def block_rows(m: Structure) -> Iterator[Row]:
     yield from rms_norm("post_attention_layernorm")
 
 
-def router_rows(m: Structure, name: str) -> Iterator[Row]:
+def router_rows(m: Structure, name: str, dtype: str = "") -> Iterator[Row]:
     """The router's matrix, and the factors of its adapter."""
     if not adapts(m, "gate"):
-        yield Row(f"{name}.weight", "E h")
+        yield Row(f"{name}.weight", "E h", "", dtype)
         return
-    yield Row(f"{name}.base_layer.weight", "E h")
+    yield Row(f"{name}.base_layer.weight", "E h", "", dtype)
     yield Row(f"{name}.lora_A.default.weight", "r h", "adapter", "fp32")
     yield Row(f"{name}.lora_B.default.weight", "E r", "adapter", "fp32")
 

@@ -42,10 +42,12 @@ def block_rows(m: Structure, kind: str) -> Iterator[Row]:
     yield from rms_norm("post_attention_layernorm")
 
 
-def dense_rows() -> Iterator[Row]:
+def dense_rows(biased: bool = False, name: str = "mlp", size: str = "f") -> Iterator[Row]:
     """A dense feed-forward. peft takes the names of its layers for those of experts, so none gets an adapter."""
-    for name, outputs, inputs in (("gate_proj", "f", "h"), ("up_proj", "f", "h"), ("down_proj", "h", "f")):
-        yield Row(f"mlp.{name}.weight", f"{outputs} {inputs}")
+    for part, outputs, inputs in (("gate_proj", size, "h"), ("up_proj", size, "h"), ("down_proj", "h", size)):
+        yield Row(f"{name}.{part}.weight", f"{outputs} {inputs}")
+        if biased:
+            yield Row(f"{name}.{part}.bias", outputs)
 
 
 def has_experts(m: Structure, kind: str) -> bool:

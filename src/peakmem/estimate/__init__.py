@@ -131,7 +131,7 @@ def parameters_of(structure: Structure, numbers: dict[str, Any]) -> Parameters:
                 count *= numbers[letter] if letter in numbers else value(letter, numbers)
         count *= value(p.fold, numbers) if p.fold else 1
         total += count
-        met = any(letter == "E" for group in p.dims for letter in group) and len(p.dims) > 2
+        met = any(letter == "E" for group in p.dims for letter in group) and (len(p.dims) > 2 or p.module == "expert")
         active += count * numbers["K"] // numbers["E"] if met else count
         trained += count if p.trained else 0
     return Parameters(total, trained, active)

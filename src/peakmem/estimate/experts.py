@@ -7,15 +7,20 @@ however the router distributes them: nothing here depends on the balance.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from peakmem.estimate.inplace import add_into
 from peakmem.estimate.layout import flat
 from peakmem.estimate.node import Node
-from peakmem.estimate.ops import activation, cast, mul, softmax, total_over
+from peakmem.estimate.ops import activation, cast, mul, promote, softmax, total_over
 from peakmem.estimate.param_adapters import adapted_weights, router_delta, router_weight
 from peakmem.estimate.positions import made
 from peakmem.estimate.shapes import index, split, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Tensor, current, scope
-from peakmem.estimate.weights import product
+from peakmem.estimate.weights import product, weight
+
+Gate = Callable[[Structure, Tensor], Tensor]
 
 
 def router(m: Structure, x: Tensor, keeps_dtype: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -41,8 +46,12 @@ def router(m: Structure, x: Tensor, keeps_dtype: bool) -> tuple[Tensor, Tensor, 
         return logits, values, numbers
 
 
-def experts(m: Structure, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
-    """grouped_mm_experts_forward on rows x of (b s, h): sorted by expert, two grouped products, sorted back."""
+def experts(m: Structure, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor, gate: Gate | None = None,
+            biased: bool = False) -> Tensor:
+    """grouped_mm_experts_forward on rows x of (b s, h): sorted by expert, two grouped products, sorted back.
+
+    gate: the experts' own `_apply_gate`; biased: each product has a bias, picked for every row and added in place.
+    """
     with scope("experts"):
         gate_up_proj, down_proj = adapted_weights(m)
         sample_weights = view(top_k_weights, "(b s K)")
@@ -53,11 +62,13 @@ def experts(m: Structure, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor)
         histc_input = made("(b s K)", "int32", "expert numbers in int32")
         tokens_per_expert = made("E", "int32", "rows per expert")
         offsets = made("E", "int32", "where each expert ends")
+        biases = picked("gate_up_proj_bias", expert_ids_g) if biased else None
         gate_up = gate_up_proj if isinstance(gate_up_proj, Parameter) else gate_up_proj.folded()
-        proj_out = grouped(selected, gate_up, "gate_up_proj", offsets)
-        proj_out = gated(m, proj_out)
+        proj_out = grouped(selected, gate_up, "gate_up_proj", offsets, biases)
+        proj_out = (gate or gated)(m, proj_out)
+        biases = picked("down_proj_bias", expert_ids_g) if biased else None
         down = down_proj if isinstance(down_proj, Parameter) else down_proj.folded()
-        proj_out = grouped(proj_out, down, "down_proj", offsets)
+        proj_out = grouped(proj_out, down, "down_proj", offsets, biases)
         weighted_out = mul(proj_out, view(sample_weights_g, "(b s K) 1"), "output, weighted")
         inv_perm = made("(b s K)", "int64", "order back")
         made("(b s K)", "int64", "arange")
@@ -68,14 +79,20 @@ def experts(m: Structure, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor)
         return final
 
 
+def picked(name: str, expert_ids: Tensor) -> Tensor:
+    """The bias of every row's expert."""
+    bias = weight(name)
+    return index(bias, expert_ids, (("b", "s", "K"), bias.dims[1]), f"{name} of each row")
+
+
 def gated(m: Structure, gate_up: Tensor) -> Tensor:
     """_default_apply_gate."""
     gate, up = split(gate_up, 1, ["x", "x"])
     return mul(activation(gate, m.activation), up)
 
 
-def grouped(x: Tensor, w: Tensor, name: str, offsets: Tensor) -> Tensor:
-    """grouped_mm of rows, sorted by expert, with each expert's own (out, in) matrix.
+def grouped(x: Tensor, w: Tensor, name: str, offsets: Tensor, biases: Tensor | None = None) -> Tensor:
+    """grouped_mm of rows, sorted by expert, with each expert's own (out, in) matrix; or (in, out) where it has biases.
 
     Not on autocast's lists: the rows take the dtype of the weight. The weight's gradient comes first, through a
     transposed view (derivatives.yaml, _grouped_mm).
@@ -88,11 +105,12 @@ def grouped(x: Tensor, w: Tensor, name: str, offsets: Tensor) -> Tensor:
         if n.needs(0):
             n.saves(w, f"gradient of the input of {n.scope}")
         n.saves(offsets, f"which rows belong to which expert of {n.scope}")
-        y = n.makes((x.dims[0], w.dims[1]), x.dtype)
+        y = n.makes((x.dims[0], w.dims[1 if biases is None else 2]), x.dtype)
         n.flops(2, (*flat(y.dims), *x.dims[1]))
-        n.gradient(1, view=True)
+        n.gradient(1, view=biases is None)
         n.gradient(0)
-        return n.output(y)
+        y = n.output(y)
+        return y if biases is None else add_into(y, biases)
 
 
 def topk(x: Tensor, k: str) -> tuple[Tensor, Tensor]:
@@ -109,13 +127,14 @@ def divide_in_place(x: Tensor, y: Tensor) -> Tensor:
     """x /= y: the result takes x's memory, so a copy of x is kept for the gradient of y.
 
     That gradient is `-grad * ((x / y) / y)`: three tensors on the way (FunctionsManual.cpp,
-    div_tensor_other_grad).
+    div_tensor_other_grad). A wider y widens all but the negated gradient.
     """
     n = Node("div_", x, y)
     if n.needs(0) or n.needs(1):
         n.saves(y, f"gradients of the division in {n.scope}")
     if n.needs(1):
         n.saves(n.makes(x.dims, x.dtype, None, "undivided copy"), f"gradient of the divisor in {n.scope}")
-    n.gradient(1, dims=x.dims, temporaries=((x.dims, x.dtype),) * 3)
-    n.gradient(0)
+    dtype = promote(x, y)
+    n.gradient(1, dims=x.dims, dtype=dtype, temporaries=((x.dims, dtype), (x.dims, dtype), (x.dims, x.dtype)))
+    n.gradient(0, dtype=dtype)
     return n.output(x.seen_as(x.dims))

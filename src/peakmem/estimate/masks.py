@@ -14,10 +14,10 @@ from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor
 
 
-def layer_masks(m: Structure, dtype: str, kinds: Iterable[str]) -> dict[str, Tensor | None]:
+def layer_masks(m: Structure, dtype: str, kinds: Iterable[str], packed: bool = True) -> dict[str, Tensor | None]:
     """The mask of each kind of layer, made in this order: `full` is plain causal, `sliding` has a window."""
     make = {"full": causal_mask, "sliding": sliding_mask}
-    return {kind: make[kind](m, dtype) for kind in kinds}
+    return {kind: make[kind](m, dtype, packed) for kind in kinds}
 
 
 def causal_mask(m: Structure, dtype: str, packed: bool = True, always: bool = False) -> Tensor | None:
@@ -34,9 +34,10 @@ def causal_mask(m: Structure, dtype: str, packed: bool = True, always: bool = Fa
     return boolean_mask() if always else None
 
 
-def sliding_mask(m: Structure, dtype: str) -> Tensor | None:
+def sliding_mask(m: Structure, dtype: str, packed: bool = True) -> Tensor | None:
     """create_sliding_window_causal_mask: fused kernels need none while the window holds all tokens."""
-    packed_sequences()
+    if packed:
+        packed_sequences()
     see("sliding")
     if m.kernel("sliding") == "eager":
         return as_numbers(boolean_mask(windowed=True), dtype)

@@ -62,6 +62,8 @@ def expert_factors(wrapper: str, base: str, left: str, left_seen: str, right: st
 
 def adapted_weights(m: Structure) -> tuple[Factors | Parameter, Factors | Parameter]:
     """The experts' two parameters, or what their wrappers hold; the wrapper of down_proj is the outer one."""
+    if has("gate_up_proj"):
+        return weight("gate_up_proj"), weight("down_proj")
     wrapped = adapts(m, "gate_up_proj"), adapts(m, "down_proj")
     inner = "base_layer." * sum(wrapped)
     down: Factors | Parameter

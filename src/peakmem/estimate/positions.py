@@ -129,6 +129,20 @@ def rotary_table(dtype: str, half: str = "d/2", size: str = "d", prefix: str = "
     return tables
 
 
+def half_table(dtype: str) -> tuple[Tensor, Tensor]:
+    """GptOssRotaryEmbedding.forward: cos and sin of half a head's size, made in fp32, then cast."""
+    numbers = made("1 s 1", "fp32", "positions in fp32")
+    angles = made("1 s d/2", "fp32", "angles")
+    del numbers
+    cos = made("1 s d/2", "fp32", "cosine")
+    cos = made("1 s d/2", "fp32", "cosine table")
+    sin = made("1 s d/2", "fp32", "sine")
+    sin = made("1 s d/2", "fp32", "sine table")
+    tables = cast(cos, dtype), cast(sin, dtype)
+    del angles
+    return tables
+
+
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, half: str = "d/2") -> Tensor:
     """apply_rotary_pos_emb for one tensor: x·cos + rotate_half(x)·sin."""
     straight = mul(x, cos, "x·cos")

@@ -273,6 +273,8 @@ def renamed(letters: Memory, other: dict[str, str]) -> Memory:
     for letter in letters:
         if letter not in other and letter[0] == "s" and letter[1:2] in ("+", "-", "^", "/"):
             letter = other["s"] + letter[1:]
+        elif letter[:2] == "s'" and letter[2:3] in ("+", "-"):
+            letter = other.get("s'", "s'") + letter[2:]
         result.append(other.get(letter, letter))
     return tuple(letter for letter in result if letter != "1")
 

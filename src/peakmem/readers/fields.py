@@ -11,7 +11,7 @@ from peakmem.setup import LIMIT
 
 ACTIVATIONS: Mapping[str, str] = {
     "silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_new": "gelu_new", "relu": "relu",
-    "gelu_pytorch_tanh": "gelu_pytorch_tanh", "quick_gelu": "quick_gelu",
+    "gelu_pytorch_tanh": "gelu_pytorch_tanh", "quick_gelu": "quick_gelu", "relu2": "relu2",
 }
 """Names that a file may use, and the one name of each."""
 

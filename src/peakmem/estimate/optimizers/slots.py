@@ -107,8 +107,11 @@ def each(slots: Iterable[Slot]) -> Iterator[Slot]:
 
 
 def by_dtype(slots: list[Slot]) -> list[list[Slot]]:
-    """Slots grouped by the dtype of what is updated, as torch.optim's foreach forms group them."""
+    """Slots grouped by the dtype of what is updated, as torch.optim's foreach forms group them.
+
+    The group that is met last comes first: _group_tensors_by_device_and_dtype lists a hash map of the C++ library.
+    """
     groups: dict[str, list[Slot]] = {}
     for slot in slots:
         groups.setdefault(slot.dtype, []).append(slot)
-    return list(groups.values())
+    return list(groups.values())[::-1]
