@@ -49,8 +49,9 @@ def bars(ledger: Ledger, capacity: int = 0) -> str:
             parts.append(f'<rect x="{x:.2f}" y="{y}" width="{max(wide - 1, 0.3):.2f}" height="{BAR}" '
                          f'style="fill:var(--{kind},{colour(kind).light})"><title>{text(words)}</title></rect>')
             if wide >= 14:
-                parts.append(f'<text x="{x + wide / 2:.2f}" y="{y + 13}" text-anchor="middle" '
-                             f'class="letter" style="fill:var(--on-{kind},{ink(colour(kind).light)})">{colour(kind).letter}</text>')
+                on = f"var(--on-{kind},{ink(colour(kind).light)})"
+                parts.append(f'<text x="{x + wide / 2:.2f}" y="{y + 13}" text-anchor="middle" class="letter" '
+                             f'style="fill:{on}">{colour(kind).letter}</text>')
         weight = ' style="font-weight:600"' if row.peak == top else ""
         parts.append(f'<text x="{LEFT + room * row.peak / scale + 5:.2f}" y="{y + 13}"{weight}>{gib(row.peak)}</text>')
     if shown:

@@ -97,7 +97,7 @@ def about(ledger: Ledger) -> str:
     if count.trained != count.total:
         known[0] += f" ({count.trained:,} trained)"
     if run.get("batch") and run.get("sequence"):
-        known.append(f"batch {clean(run['batch'])} × {_number(run['sequence'])} tokens")
+        known.append(f"batch {_number(run['batch'])} × {_number(run['sequence'])} tokens")
     training = run.get("run", "training") == "training"
     for name in ("precision", "optimizer") if training else ("precision",):
         if run.get(name):
