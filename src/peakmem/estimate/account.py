@@ -52,13 +52,14 @@ def chart_of(walk: Walk, layers: int) -> tuple[ChartRow, ...]:
     rows: list[ChartRow] = []
     for i, (name, regions) in enumerate(walk.phases):
         family = name.split(".")[0]
-        walk.begin_moment()
+        if family in RECIPES or not i or walk.phases[i - 1][0].split(".")[0] != family:
+            walk.begin_moment()  # clipping and the optimizer are one moment
         if family in RECIPES:
             made = thirds_of(walk, i, regions, layers, family)
             rows += made if last[family] == i else []
             continue
         go(walk, i, regions, (), lambda _: None)
-        if family in SINGLE:
+        if family in SINGLE and last[family] == i:
             rows.append(row(walk, SINGLE[family]))
     return tuple(rows)
 
@@ -76,6 +77,8 @@ def thirds_of(walk: Walk, phase: int, regions: list[Region], layers: int, family
         walk.begin_moment()
 
     go(walk, phase, regions, tuple(limits[:-1]), close, family == "backward")
+    for left in range(len(made), len(thirds) - 1):  # backward ends early where the first layers are frozen
+        close(left)
     made.append(row(walk, thirds[-1][0], held_after(walk, phase) if family == "forward" else 0))
     return made
 
