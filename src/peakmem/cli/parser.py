@@ -17,6 +17,8 @@ COMMANDS: dict[str, str] = {
     "explain": "the lines behind a number: size, formula, birth, death, reason",
     "compare": "two ledgers side by side; exit code 1 when they differ",
     "fit": "the largest batch that fits on a GPU",
+    "page": "the page as one HTML file or a folder",
+    "serve": "the page and its question over HTTP, on this machine",
     "list": "models, gpus, optimizers, precisions, levers",
 }
 SIZE_HELP = {"tied": "the head is the embedding matrix", "kv_heads": "key/value heads", "layers": "layers",

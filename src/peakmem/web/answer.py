@@ -202,6 +202,14 @@ def compare(request: Mapping[str, Any]) -> dict[str, Any]:
                for p in getattr(found, part)] for part in ("phases", "kinds", "lines")}
 
 
+def sweep(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The peak for every combination of some settings."""
+    from peakmem.web.sweep import sweep as swept
+
+    only(request, *RUN, "axes")
+    return swept(model_of(request), settings_of(request), request.get("axes"), estimated)
+
+
 def figure(name: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """A figure of the page: its answer does not depend on the reader."""
     def made(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,6 +223,7 @@ def figure(name: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 
 
 ASKS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-    "estimate": estimate, "room": room, "fit": fit, "levers": levers, "compare": compare, "tables": figure("tables"),
+    "estimate": estimate, "room": room, "fit": fit, "levers": levers, "compare": compare,
+    "sweep": sweep, "tables": figure("tables"),
     "three-layers": figure("three_layers"), "cells": figure("cells"), "growth": figure("growth"),
 }

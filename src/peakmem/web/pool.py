@@ -70,7 +70,7 @@ class Answers:
     """Answers that were given, and those on their way: the same question has the same answer."""
 
     def __init__(self, pool: Pool, kept: int = KEPT) -> None:
-        self.pool, self.room = pool, kept
+        self.pool, self.room, self.largest = pool, kept, kept // 8
         self.kept: OrderedDict[bytes, bytes] = OrderedDict()
         self.coming: dict[bytes, tuple[asyncio.Task[bytes], list[int]]] = {}
 
@@ -100,7 +100,7 @@ class Answers:
             return
         answer = task.result()
         size = len(question) + len(answer)
-        if size <= self.room // 8 and question not in self.kept:
+        if size <= self.largest and question not in self.kept:
             self.room -= size
             self.kept[question] = answer
             while self.room < 0:

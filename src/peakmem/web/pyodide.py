@@ -16,7 +16,8 @@ from peakmem.web.page import asset
 
 NEEDED = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "pyodide-lock.json", "python_stdlib.zip")
 NOTICES = ("LICENSE", "README.md")
-LEFT_OUT = frozenset({"trace", "measure", "cli", "assets", "__pycache__", "server.py"})
+LEFT_OUT = frozenset({"trace", "measure", "cli", "assets", "__pycache__", "server.py", "listen.py", "guard.py",
+                      "pool.py", "worker.py", "openapi.py"})
 LARGEST = 64 * 2**20
 
 

@@ -31,18 +31,19 @@ class Worker:
 
     def ask(self, question: bytes) -> bytes:
         """Errors: Gone."""
-        if self.process.poll() is not None:
-            self.process = started()
-        assert self.process.stdin and self.process.stdout
-        try:
-            send(self.process.stdin, question)
-            answer = receive(self.process.stdout)
-        except (OSError, ValueError):
-            answer = None
-        if answer is None:
-            self.stop()
-            raise Gone
-        return answer
+        while True:
+            if self.process.poll() is not None:
+                self.process = started()
+            assert self.process.stdin and self.process.stdout
+            try:
+                send(self.process.stdin, question)
+                answer = receive(self.process.stdout)
+            except (OSError, ValueError):
+                answer = None
+            if answer is not None:
+                return answer
+            if self.process.wait() != 0:  # 0: it went after its last answer, to be replaced
+                raise Gone
 
     def stop(self) -> None:
         """End it, whatever it does."""
