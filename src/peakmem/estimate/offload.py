@@ -60,6 +60,12 @@ class HostOptimizer(Buckets):
         """Owned gradients go to the host."""
         return None
 
+    def flush(self) -> None:
+        """The last reduction; norms are taken before a gradient leaves (set_norm_for_param_grad_in_gpu)."""
+        super().flush()
+        if self.last:
+            self.norm()
+
 
 class OffloadedStage1(HostOptimizer, Stage1):
     """Optimizer states of stage 1 on the host."""
@@ -104,13 +110,17 @@ class OffloadedStage3(Stage3):
             super().gather(parameters, name)
             return
         joined = parts = None
+        single = len(parameters) == 1
+        if single:
+            self.fill(parameters)
         if not self.alone:
-            joined = self.gather_output(parameters, name)
+            joined = None if single else self.gather_output(parameters, name)
             parts = buffer(self.tape, total([self.if_gathered(p, (BYTES[p.dtype], cut(p.dims))) for p in parameters]),
                            parameters[0].dtype, f"{name}/parts on the device",
                            f"this GPU's parts of {name}, copied from where they lie")
         del parts
-        self.fill(parameters)
+        if not single:
+            self.fill(parameters)
         del joined
 
     def before_step(self) -> None:

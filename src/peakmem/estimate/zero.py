@@ -7,10 +7,13 @@ Source: deepspeed 0.19.8, runtime/zero/stage_1_and_2.py; Rajbhandari et al. 2020
 - `setup_buckets`: a reduce bucket, made at the first gradient. Stage 2 moves every gradient into it on arrival and
   what this GPU owns on into a partition; stage 1 does so after the last micro-batch, gradients stay whole till then.
 - The last reduction flattens what is in the bucket (`allreduce_bucket`): a copy, where there are other GPUs.
-- `step`: the partition is flattened, then cast to the master's dtype; that goes after the update.
+- `step`: each gradient in fp64 for its norm (`get_norm_dtype`), one after another; then the partition is flattened
+  and cast to the master's dtype; that goes after the update.
 
-Not in the tape, because they hang on which sizes meet: copies of a bucket that is full before the end. The
-partition is counted from the first gradient on, as on the GPU whose parameters come first in backward.
+Compared with runs of DeepSpeed itself on the CPU, event by event. Not in the tape, because they hang on which sizes
+meet: copies of a bucket that is full before the end, and that the buffer of the partition holds a parameter whole
+that only begins or ends in it. The partition is counted from the first gradient on: DeepSpeed makes it when the
+first bucket with an owned gradient is full, soonest on the GPU whose parameters come first in backward.
 """
 
 from __future__ import annotations
@@ -93,10 +96,16 @@ class Buckets(Flat):
             key: Key = ("smaller", (BYTES[self.dtype], ("bucket",)), (BYTES[self.dtype], ("trained",)))
             buffer(self.tape, key, self.dtype, "reduce bucket, flattened", "what the last all-reduce adds up")
 
+    def norm(self) -> None:
+        """Norms are taken in fp64: the largest gradient's copy, as far as it lies in the partition."""
+        buffer(self.tape, ("smaller", (8, ("largest",)), (8, flat(PARTITION))), "fp64", "partition/gradient in fp64",
+               "one gradient after another, for its norm", "temporary")
+
     def before_step(self) -> None:
         """step(): the partition flattened, then in the master's dtype."""
         if self.owned is None or self.partition is None:
             return
+        self.norm()
         grad = buffer(self.tape, size_key(self.dtype, flat(PARTITION)), self.dtype, "partition/gradient, flattened",
                       "the partition's gradients in one tensor, for the update", "temporary")
         if self.owned.dtype != self.dtype:

@@ -9,9 +9,14 @@ partitioned_param_coordinator.py (fetch_sub_module, release_sub_module).
   bucket on arrival; the last reduction concatenates it and takes this GPU's part.
 - The optimizer updates one flat partition in the master dtype; without a master dtype that is the parameters' own.
 - A layer is gathered as one (set_z3_leaf_modules): one flat buffer, then each parameter is put together from it
-  and the buffer goes. It is released after its forward and after its backward. Outside the layers, a module is
-  gathered at its first use and released when the first layer begins, when backward has left the last one, and at
-  the end. Nothing is fetched ahead and nothing kept for later: what DeepSpeed's defaults add is in a note.
+  and the buffer goes. It is released after its forward and after its backward. A module outside the layers is
+  gathered into a buffer that is its parameter. Those before the layers are released when the first layer begins and
+  gathered again for their backward; those behind are met again at once and stay until backward has left them.
+- Nothing else is fetched ahead or kept for later: what DeepSpeed's defaults add is in a note.
+- `step`: gradients in fp64 for their norms, one after another; one sub-group's flattened, then in the master's dtype.
+
+Compared with runs of DeepSpeed itself on the CPU, event by event. Not in the tape: copies of a bucket that is full
+before the end.
 """
 
 from __future__ import annotations
@@ -69,7 +74,8 @@ class Stage3(Whole):
         resident = part if self.alone else self.tape.new(shape, dtype, None, f"{name}, persistent",
                                  if_large(shape, (0, ()), size_key(dtype, flat(shape))))
         self.tape.purpose = ""
-        record = Record(if_large(shape, size_key(dtype, flat(shape))), f"{name}, gathered", "weights", fold, False,
+        whole = flat(shape) if ".*" in name else (*cut(shape), "w")  # alone, it is the padded buffer itself
+        record = Record(if_large(shape, size_key(dtype, whole)), f"{name}, gathered", "weights", fold, False,
                         self.tape.scope)
         record.purpose, record.source = "whole while its layer or module computes", self.source
         p = Parameter(shape, dtype, Resizable(self.tape, record), name, trained, fold)
@@ -98,7 +104,7 @@ class Stage3(Whole):
         """all_gather_coalesced, then wait(): each parameter is put together from the parts of all GPUs."""
         if self.alone:  # the part is the parameter
             return
-        joined = self.gather_output(parameters, name)
+        joined = self.gather_output(parameters, name) if len(parameters) > 1 else None
         self.fill(parameters)
         del joined
 
@@ -196,6 +202,8 @@ class Stage3(Whole):
         """_prepare_fp32_grad_for_sub_group: one sub-group's gradients flattened, then in the master's dtype."""
         if self.owned is None:
             return
+        buffer(self.tape, (8, ("largest/w",)), "fp64", "partition/gradient in fp64",
+               "one gradient after another, for its norm", "temporary")
         grad = self.sub_group(self.dtype, "flattened")
         if self.owned.dtype != self.dtype:
             grad = self.sub_group(self.owned.dtype, f"in {self.owned.dtype}")
