@@ -51,7 +51,7 @@ class Headroom:
 class Change:
     """A lever tried on the reader's own run.
 
-    flags: what to add to the command; before, after: bytes of the same total; refused: why it cannot be combined
+    flags: what to add to the command; before, after: bytes in tensors; refused: why it cannot be combined
     with the rest, then after is 0; costs: what is paid for it.
     """
 

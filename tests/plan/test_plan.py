@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from peakmem.answers import Headroom
+from peakmem.answers import Change, Headroom
 from peakmem.errors import Impossible
 from peakmem.ledger import Detail, Ledger, Parameters, Peak, Totals
 from peakmem.plan.fit import ABOVE, largest
@@ -134,6 +134,16 @@ def test_levers_together_are_no_more_than_needed() -> None:
         settings = {left[i].strip("-").replace("-", "_"): left[i + 1] for i in range(0, len(left), 2)}
         if part in together.flags:
             assert not engine(75)(settings)[1]
+
+
+def test_a_lever_that_another_peak_hides_is_tried_again() -> None:
+    def measure(settings: Mapping[str, Any]) -> tuple[int, bool]:
+        setup = Setup.of(**settings)
+        size = max(90 if setup.checkpoint == "none" else 40, 100 if setup.optimizer == "adamw" else 50)
+        return size, size <= 60
+
+    found = try_levers({}, measure)[1]
+    assert found == Change("together", "--optimizer adamw-8bit --checkpoint selective", 100, 50, True)
 
 
 def test_nothing_suffices() -> None:

@@ -64,7 +64,8 @@ def check(ledger: Ledger) -> None:
         if not isinstance(note, str):
             raise ValueError("notes")
     totals = ledger.totals
-    known = [size for size in (totals.tensors, totals.allocated, totals.reserved) if size is not None]
+    known = [size for size in (totals.tensors, totals.allocated, totals.reserved, totals.host, totals.disk)
+             if size is not None]
     for size in (*known, *(totals.device or ())):
         count(size, "totals")
     if totals.tensors is None or len(totals.device or (0, 0)) != 2:

@@ -85,14 +85,14 @@ def changes(tried: Iterable[Change], together: Change | None, width: int) -> lis
         return []
     lines = heading(f"What would lower it: from {gib(rows[0].before)}, each tried on this run")
     worth = [change for change in rows if not change.refused]
-    wide = min(max((len(change.flags) for change in worth), default=0), 32)
+    wide = min(max((len(change.flags) for change in worth), default=0), 30)
     for change in worth:
         if len(change.flags) > wide:
             lines.append([(f"  {change.flags}", "")])
         lead: Line = [("  " + ("" if len(change.flags) > wide else change.flags).ljust(wide), ""),
-                      (f" →{gib(change.after):>11}", "strong"), (" fits " if change.fits else "      ", "good")]
-        first, *rest = wrapped(change.costs, width - wide - 23, style="dim") or [[]]
-        lines += [[*lead, ("  ", ""), *first], *([(" " * (wide + 23), ""), *more] for more in rest)]
+                      (f" →{gib(change.after):>13}", "strong"), (" fits " if change.fits else "      ", "good")]
+        first, *rest = wrapped(change.costs, width - wide - 25, style="dim") or [[]]
+        lines += [[*lead, ("  ", ""), *first], *([(" " * (wide + 25), ""), *more] for more in rest)]
     for change in rows:
         if change.refused:
             text = f"{change.flags}: not with this run: {clean(change.refused)}"
