@@ -45,7 +45,6 @@ LEGEND: Mapping[str, str] = {
     "dn": "part of a head that no position turns",
     "dr": "part of a head that positions turn",
     "dv": "head size of the values",
-    "Wc": "attention chunk",
     "ak": "key heads of linear attention",
     "av": "value heads of linear attention",
     "ek": "key head size of linear attention",

@@ -25,9 +25,12 @@ def complex_table(half: str, size: str) -> Tensor:
     return frequencies
 
 
-def rotate_complex(q: Tensor, k: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
-    """apply_rotary_emb: queries and keys in fp32, times the table, then cast back."""
+def rotate_complex(q: Tensor, k: Tensor, frequencies: Tensor, cast_last: bool = False) -> tuple[Tensor, Tensor]:
+    """apply_rotary_emb: queries and keys in fp32, times the table, then cast back; cast_last: both at the end."""
     q_, k_ = pairs(q), pairs(k)
+    if cast_last:
+        q_out, k_out = turned(q_, frequencies), turned(k_, frequencies)
+        return cast(q_out, q.dtype, "rotated"), cast(k_out, k.dtype, "rotated")
     q_out = cast(turned(q_, frequencies), q.dtype, "rotated")
     k_out = cast(turned(k_, frequencies), k.dtype, "rotated")
     return q_out, k_out

@@ -50,7 +50,7 @@ def see(kind: str) -> None:
     """From here on, key positions are counted as in layers of this kind."""
     tape = current()
     if tape.single:
-        tape.letters["s'"] = ("u" if kind == "sliding" else "t") + tape.single
+        tape.letters["s'"] = ("u" if kind.startswith(("sliding", "chunked")) else "t") + tape.single
 
 
 def generation(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Tensor]) -> None:

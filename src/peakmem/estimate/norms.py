@@ -5,7 +5,7 @@ from __future__ import annotations
 from peakmem.estimate.ops import cast, mean_last, mul, rsqrt, shift, square, sub
 from peakmem.estimate.shapes import cat, split
 from peakmem.estimate.tape import Tensor, scope
-from peakmem.estimate.weights import layer_norm, weight
+from peakmem.estimate.weights import layer_norm, normalised, weight
 
 
 def rms_cast_last(x: Tensor, name: str) -> Tensor:
@@ -37,3 +37,15 @@ def centred_norm(x: Tensor, name: str) -> Tensor:
         h = cast(h, x.dtype, "output")
         del mean, variance
         return h
+
+
+def rms_weight_last(x: Tensor, name: str) -> Tensor:
+    """transformers' Llama4TextRMSNorm: in fp32, cast back, then times the weight."""
+    with scope(name):
+        output = l2_norm(x)
+        return mul(output, weight("weight"), "output")
+
+
+def l2_norm(x: Tensor) -> Tensor:
+    """transformers' Llama4TextL2Norm: in fp32 without a weight, cast back."""
+    return cast(normalised(cast(x, "fp32", "input in fp32")), x.dtype, "normalised")

@@ -127,7 +127,7 @@ def llama4(f: Fields) -> Sizes:
                     "head_size": even(f, "head_dim", f.count("head_dim")),
                     "feed_forward": f.count("intermediate_size_mlp"),
                     "expert_feed_forward": f.count("intermediate_size"),
-                    "sizes": {"Wc": f.count("attention_chunk_size", null=0)}}
+                    "window": f.count("attention_chunk_size")}
 
 
 def no_rope(f: Fields, count: int) -> tuple[bool, ...]:
