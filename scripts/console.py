@@ -73,8 +73,8 @@ def agrees(shown: list[str], printed: list[str]) -> bool:
 def anew(shown: list[str], printed: list[str]) -> list[str]:
     """The present output, cut as it was.
 
-    As many lines as stood before the first gap and after the last; between two gaps as many as stood there, from where
-    their first line stands in the output.
+    As many lines as stood before the first gap and after the last; between two gaps as many as stood there, from the
+    line that begins as their first one did.
     """
     if REST not in shown:
         return printed
@@ -86,8 +86,8 @@ def anew(shown: list[str], printed: list[str]) -> list[str]:
             parts[-1].append(line)
     made = [*printed[: len(parts[0])], REST]
     for part in parts[1:-1]:
-        if part and part[0] in printed:
-            at = printed.index(part[0])
+        at = next((i for i, line in enumerate(printed) if part and line[:16] == part[0][:16]), None)
+        if at is not None:
             made += [*printed[at : at + len(part)], REST]
     return [*made, *(printed[-len(parts[-1]) :] if parts[-1] else [])]
 

@@ -91,3 +91,5 @@ def test_gaps_in_outputs() -> None:
     assert not console.agrees(["a", "…", "c"], list("abcd")) and not console.agrees(["a"], list("ab"))
     assert console.anew(["x", "…", "y"], list("abcd")) == ["a", "…", "d"]
     assert console.anew(["x", "…", "c", "x", "…"], list("abcde")) == ["a", "…", "c", "d", "…"]
+    wanted = ["peak 2", "…", "What would lower it: 2", "…"]
+    assert console.anew(["peak 1", "…", "What would lower it: 1", "…"], ["peak 2", "x", wanted[2], "y"]) == wanted

@@ -73,7 +73,8 @@ def notes(ledger: Ledger, width: int) -> list[Line]:
         known.append(f"{name} {gib(value)} ({what})" if value is not None else f"{name} not known")
     if totals.device:
         known.append(f"nvidia-smi {gib(totals.device[0])} to {gib(totals.device[1])}")
-    known += [f"{place} {gib(size)} beside them" for place, size in (("host", totals.host), ("disk", totals.disk)) if size]
+    elsewhere = (("host", totals.host), ("disk", totals.disk))
+    known += [f"{place} {gib(size)} beside them" for place, size in elsewhere if size]
     lines += wrapped("; ".join(known) + ". GiB is 2³⁰ bytes.", width, "- ", "  ")
     for note in ledger.notes:
         lines += wrapped(clean(note), width, "- ", "  ")
