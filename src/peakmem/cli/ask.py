@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from peakmem.errors import UnknownName, Unreadable, printable
+from peakmem.errors import Impossible, UnknownName, Unreadable, printable
 from peakmem.ledger import Ledger
 from peakmem.model import Model
 
@@ -53,10 +53,31 @@ def _preset(word: str) -> bool:
     return word in presets()
 
 
-def estimated(given: argparse.Namespace) -> Ledger:
-    """The estimate for MODEL and its settings."""
-    from peakmem.cli.parser import settings_of
-    from peakmem.estimate import estimate
+def asked(given: argparse.Namespace) -> tuple[Model, dict[str, Any]]:
+    """The model and the settings: from MODEL and flags, or from a link of the page, in which flags change something.
+
+    Errors: UnknownName, Unreadable, Impossible.
+    """
+    from peakmem.cli.parser import Usage, settings_of
 
     settings, sizes = settings_of(given)
-    return estimate(model_of(given.model, sizes), **settings)
+    url = getattr(given, "from_url", None)
+    if url is None:
+        if given.model is None:
+            raise Usage("missing: MODEL, or --from-url. See: peakmem estimate --help")
+        return model_of(given.model, sizes), settings
+    if given.model is not None:
+        raise Impossible(f"MODEL {printable(given.model)} and --from-url: the link names a model already")
+    from peakmem.web.link import from_url
+    from peakmem.web.request import model_of as model_in
+
+    link = from_url(url)
+    return model_in({**link, "sizes": link.get("sizes", {}) | sizes}), link["settings"] | settings
+
+
+def estimated(given: argparse.Namespace) -> Ledger:
+    """The estimate for MODEL and its settings."""
+    from peakmem.estimate import estimate
+
+    model, settings = asked(given)
+    return estimate(model, **settings)

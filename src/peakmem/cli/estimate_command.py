@@ -7,8 +7,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from peakmem.cli.ask import model_of
-from peakmem.cli.parser import Parser, add_settings, settings_of
+from peakmem.cli.ask import asked
+from peakmem.cli.parser import Parser, add_settings
 from peakmem.errors import Impossible, printable
 from peakmem.ledger import Ledger
 
@@ -21,14 +21,16 @@ MODEL_HELP = "a preset (`peakmem list models`), `custom`, a config.json, a folde
 def parser() -> Parser:
     """MODEL, every setting, and how the answer is wanted."""
     made = Parser(prog="peakmem estimate", usage="peakmem estimate MODEL [--FIELD VALUE]… [--gpu GPU]\n"
-                  "         [--json | --plot FILE] [--timeline] [--fail-over PERCENT]",
+                  "         [--json | --plot FILE] [--timeline] [--from-url URL] [--fail-over PERCENT]",
                   description="The peak of a training step or of a generation, when it is, and of what.")
-    made.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    made.add_argument("model", metavar="MODEL", nargs="?", help=MODEL_HELP)
     group = made.add_argument_group("answer")
     how = group.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="the whole ledger as JSON")
     how.add_argument("--plot", metavar="FILE", help="a picture instead: .png, .svg or .pdf")
     group.add_argument("--timeline", action="store_true", help="live bytes after every event, too")
+    group.add_argument("--from-url", metavar="URL", help="what a link of the page says, in place of MODEL; nothing is "
+                       "fetched, and flags change it")
     group.add_argument("--fail-over", metavar="PERCENT", help="exit code 1 when more than this share of the GPU is "
                        "needed; 100: when it does not fit")
     add_settings(made)
@@ -55,6 +57,8 @@ def run(words: list[str]) -> int:
         from peakmem.views.text import page
 
         show(lambda width: page(ledger, room, tried, together, width, given.timeline))
+    if limit is not None and room is None:
+        raise Impossible("--fail-over is a share of a GPU, and the link names none: give --gpu, too")
     if limit is None or room is None or not over(room, limit):
         return 0
     print(f"peakmem: {room.percent:.1f} % of {printable(room.gpu)[1:-1]} is needed, more than --fail-over {limit:g}"
@@ -71,8 +75,7 @@ def answered(given: argparse.Namespace) -> tuple[Ledger, Headroom | None, tuple[
     """The ledger; with a GPU its room; and, where people will read that it does not fit, what would help."""
     from peakmem.estimate import estimate
 
-    settings, sizes = settings_of(given)
-    model = model_of(given.model, sizes)
+    model, settings = asked(given)
     ledger = estimate(model, **settings)
     if not settings.get("gpu"):
         return ledger, None, (), None
@@ -99,6 +102,6 @@ def percent(given: argparse.Namespace) -> float | None:
 
     text = given.fail_over.strip().removesuffix("%")
     limit = float(number("--fail-over", text, float, 0, 10**6, "percent of the GPU"))
-    if not (given.gpu or any(text.startswith("gpu=") for text in given.sets)):
+    if given.from_url is None and not (given.gpu or any(text.startswith("gpu=") for text in given.sets)):
         raise Impossible("--fail-over is a share of a GPU: give --gpu, too")
     return limit
