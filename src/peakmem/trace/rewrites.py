@@ -50,6 +50,9 @@ _NODES_INTO_NEW_ZEROS = frozenset(
     }
 )
 
+REWRITTEN = frozenset({_add, *_CHAINED, *_INTO_NEW_ZEROS})
+"""The operations that `in_place` may have another for."""
+
 # References to a gradient that only autograd's input buffer holds, and to its storage, as a dispatch mode sees them:
 # the Python objects made for the call count too.
 _SOLE = (4, 2)

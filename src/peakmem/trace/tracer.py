@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .attention import AttentionOnGPU
 from .process import TraceError
-from .rewrites import FULL_STORAGE, ONLY_IN_PLACE, in_place, storage_bytes
+from .rewrites import FULL_STORAGE, ONLY_IN_PLACE, REWRITTEN, in_place, storage_bytes
 
 _Tensor = torch.Tensor
 _device_of = torch.ops.prim.device.default
@@ -36,6 +36,8 @@ _nonzero = torch.ops.aten.nonzero.default
 _resize = torch.UntypedStorage.resize_
 _current_node = torch._C._current_autograd_node
 _sequence = torch._C._autograd._get_sequence_nr
+_FAKE = (FakeTensor,)
+_SPECIAL = ONLY_IN_PLACE | {_item, _add}
 _UNANSWERABLE = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
 _NO_SEQUENCE = 1 << 63
 
@@ -98,24 +100,27 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     # --- what happens -------------------------------------------------------------------------------------------
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if types != _FAKE:
+            for kind in types:
+                if kind is not FakeTensor and issubclass(kind, _Tensor) and hasattr(kind, "__tensor_flatten__"):
+                    return NotImplemented  # a wrapper such as DTensor: its own rules ask again with plain tensors
         if func is _device_of:
             self._asked_device = True
-            return func(*args)
-        for kind in types:
-            if kind is not FakeTensor and issubclass(kind, _Tensor) and hasattr(kind, "__tensor_flatten__"):
-                return NotImplemented  # a wrapper such as DTensor: its own rules ask again with plain tensors
+            return args[0].fake_device if types == _FAKE else func(*args)
         self.operation_count += 1
-        if func in ONLY_IN_PLACE:
-            return None
-        if func is _item:
-            return self._answer(args[0])
         if self._backward:
-            asked, self._asked_device = self._asked_device, False
-            rewritten = in_place(func, args, asked, _current_node())
-            if rewritten is not None:
-                func = rewritten
-        if func is _add and self.attention is not None and self.attention.in_math:
-            return self._take_over(args[0], func(*args))
+            if func in REWRITTEN:
+                rewritten = in_place(func, args, self._asked_device, _current_node())
+                if rewritten is not None:
+                    func = rewritten
+            self._asked_device = False
+        if func in _SPECIAL:
+            if func in ONLY_IN_PLACE:
+                return None
+            if func is _item:
+                return self._answer(args[0])
+            if self.attention is not None and self.attention.in_math:
+                return self._take_over(args[0], func(*args))
         try:
             out = func(*args, **kwargs) if kwargs else func(*args)
         except _UNANSWERABLE as error:
