@@ -56,7 +56,7 @@ def _shard(setup: Setup) -> Settings:
 
 
 LEVERS: tuple[Lever, ...] = (
-    Lever("flash attention", "the sequence × sequence scores", "nothing in practice: a fused kernel",
+    Lever("flash attention", "the sequence × sequence scores", "nothing in practice",
           "Dao et al. 2022, https://arxiv.org/abs/2205.14135",
           "--attention flash", _when("attention", ("eager", "math"), "flash")),
     Lever("fused optimizer", "temporaries of the optimizer's step", "nothing in practice",
@@ -69,12 +69,12 @@ LEVERS: tuple[Lever, ...] = (
           "Hsu et al. 2024, https://arxiv.org/abs/2410.10989",
           "--loss fused", _when("loss", ("upcast", "chunked"), "fused")),
     Lever("selective checkpointing", "activations: only listed operations keep their output",
-          "part of one more forward", "Korthikanti et al. 2022, https://arxiv.org/abs/2205.05198",
+          "part of a forward more", "Korthikanti et al. 2022, https://arxiv.org/abs/2205.05198",
           "--checkpoint selective", _when("checkpoint", ("none",), "selective")),
     Lever("full checkpointing", "activations: one input per layer, and one layer being recomputed",
           "about one more forward", "Chen et al. 2016, https://arxiv.org/abs/1604.06174",
           "--checkpoint full", _when("checkpoint", ("none", "selective"), "full")),
-    Lever("smaller batch", "activations, in proportion", "lower utilization, more steps",
+    Lever("smaller batch", "activations, in proportion", "more, smaller steps",
           "activations hold one entry per sequence and token",
           "--batch N --accumulation M", _halve),
     Lever("8-bit optimizer states", "optimizer state, 4 ×", "some risk to stability",
@@ -91,7 +91,7 @@ LEVERS: tuple[Lever, ...] = (
     Lever("LoRA", "gradients and optimizer state, to the adapters", "less capacity to change",
           "Hu et al. 2021, https://arxiv.org/abs/2106.09685",
           "--lora-rank R", _when("lora_rank", (0,), 16), alone=True),
-    Lever("sharding (FSDP)", "weights, gradients and optimizer state, over the GPUs", "network traffic, more GPUs",
+    Lever("sharding (FSDP)", "weights, gradients and optimizer state, over the GPUs", "traffic, more GPUs",
           "Zhao et al. 2023, https://arxiv.org/abs/2304.11277",
           "--shard fsdp2 --gpus N", _shard, alone=True),
 )

@@ -85,7 +85,7 @@ def changes(tried: Iterable[Change], together: Change | None, width: int) -> lis
         return []
     lines = heading(f"What would lower it: from {gib(rows[0].before)}, each tried on this run")
     worth = [change for change in rows if not change.refused]
-    wide = min(max((len(change.flags) for change in worth), default=0), 30)
+    wide = min(max((len(change.flags) for change in worth), default=0), 32)
     for change in worth:
         if len(change.flags) > wide:
             lines.append([(f"  {change.flags}", "")])
