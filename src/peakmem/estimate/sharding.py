@@ -19,8 +19,9 @@ from collections.abc import Callable
 
 from peakmem.estimate.layout import Dims, flat, size_key
 from peakmem.estimate.node import Node
+from peakmem.estimate.resizable import Resizable
 from peakmem.estimate.structure import Structure
-from peakmem.estimate.tape import Key, Parameter, Record, Resizable, Tape, Tensor
+from peakmem.estimate.tape import Key, Parameter, Record, Tape, Tensor
 from peakmem.estimate.whole import Whole, buffer, total
 
 
@@ -55,10 +56,8 @@ class Unit:
         self.waits = True
         if self.group.alone:
             return
-        shards = [(p, p.shard) for p in self.parameters if p.shard is not None]
-        casts = [size_key(p.dtype, flat(shard.dims)) for p, shard in shards if shard.dtype != p.dtype]
-        dtype = self.parameters[0].dtype
-        made = None
+        casts = [size_key(p.dtype, flat(p.owned.dims)) for p in self.parameters if p.owned.dtype != p.dtype]
+        dtype, made = self.parameters[0].dtype, None
         if casts:
             made = buffer(self.tape, total(casts), dtype, f"{self.name}/gather input",
                           f"this GPU's shards of {self.name}, cast to {dtype}, on their way to all GPUs")

@@ -25,8 +25,9 @@ from collections.abc import Callable
 
 from peakmem.estimate.layout import BYTES, Dims, Memory, flat, size_key
 from peakmem.estimate.node import Node
+from peakmem.estimate.resizable import Resizable
 from peakmem.estimate.structure import Structure
-from peakmem.estimate.tape import Key, Parameter, Record, Resizable, Tape, Tensor
+from peakmem.estimate.tape import Key, Parameter, Record, Tape, Tensor
 from peakmem.estimate.whole import Whole, buffer, total
 
 PARTITION: Dims = (("partition",),)
