@@ -99,7 +99,24 @@ def setup_of(record: Mapping[str, Any]) -> Setup:
         settings["lora_targets"] = tuple(lora["targets"] or ("default",))
     if record.get("seq"):
         settings["sequence"] = record["seq"]
-    return Setup.of(**settings)
+    return Setup.of(**settings | sharding_of(record))
+
+
+def sharding_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """How parameters are divided. A policy that computes in 16 bit over fp32 shards is `mixed`."""
+    if not record.get("shard"):
+        return {}
+    if record["shard"] != "fsdp2" or record.get("code", "transformers") != "transformers":
+        raise NotExpressed(f"shard {record['shard']} of {record.get('code')} code")
+    settings: dict[str, Any] = {
+        "shard": "fsdp2", "gpus": record["gpus"], "offload": record.get("offload", "none"),
+        "reshard": {True: "layers", False: "none"}.get(record["reshard_after_forward"], "all"),
+        "sync_each_batch": record["sync"] == "every",
+    }
+    if record["compute"]:
+        settings |= {"precision": "mixed",
+                     "reduce_dtype": "auto" if record["reduce"] == "fp32" else record["compute"]}
+    return settings
 
 
 def case_of(record: Mapping[str, Any], configs: Path) -> tuple[Model, Setup, tuple[str, ...]]:
@@ -128,7 +145,7 @@ def compare(record: Mapping[str, Any], configs: Path) -> Difference:
 
 
 def level_differences(record: Mapping[str, Any], levels: Mapping[str, Level]) -> Iterator[tuple[str, int]]:
-    """Totals of the step, and those of each micro-batch: from the second on they are all alike."""
+    """Totals of the step, and those of each micro-batch."""
     forward = [level for name, level in levels.items() if name.startswith("forward")]
     backward = [level for name, level in levels.items() if name.startswith("backward")]
     ours = dict(zip(LEVELS, (
@@ -141,12 +158,19 @@ def level_differences(record: Mapping[str, Any], levels: Mapping[str, Level]) ->
         if value != record["bytes"][name]:
             yield name, value - record["bytes"][name]
     for j, batch in enumerate(record.get("micro_batches") or ()):
-        before, after = forward[min(j, len(forward) - 1)], backward[min(j, len(backward) - 1)]
+        at = interpreted(record, j, len(forward))
+        before, after = forward[at], backward[at]
         found = {"after_forward": before.end, "forward_peak": before.peak, "after_backward": after.end,
                  "backward_peak": after.peak}
         for name, value in found.items():
             if name in batch and batch[name] != value:
                 yield f"micro_batch_{j}/{name}", value - batch[name]
+
+
+def interpreted(record: Mapping[str, Any], micro_batch: int, count: int) -> int:
+    """Which of the micro-batches that are interpreted stands for this one: the last for the last, the second for all
+    between."""
+    return count - 1 if micro_batch == record["accumulation"] - 1 else min(micro_batch, 1)
 
 
 def events_of(tape: Any, numbers: Mapping[str, Any]) -> dict[str, list[int]]:
@@ -171,7 +195,8 @@ def event_differences(record: Mapping[str, Any], ours: Mapping[str, list[int]]) 
     for part in record["events"]:
         phase = PHASE.get(part["phase"], part["phase"])
         if several and phase in ("forward", "backward"):
-            phase = f"{phase}.{min(part['micro_batch'], 1)}"
+            count = sum(name.startswith(phase) for name in ours)
+            phase = f"{phase}.{interpreted(record, part['micro_batch'], count)}"
         mine, theirs = steps(ours.get(phase, [])), steps(part["bytes"])
         if mine != theirs:
             at = next((i for i, (x, y) in enumerate(zip(mine, theirs, strict=False)) if x != y),
