@@ -1,4 +1,4 @@
-"""OLMo-2, StableLM, Falcon, BLOOM, Phi, Command-R, StarCoder2, GPT-BigCode, GPT-J against the real models."""
+"""OLMo-2, StableLM, Falcon, BLOOM, MPT, Phi, Command-R, StarCoder2, GPT-BigCode, GPT-J against the real models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from peakmem.readers.hf_config import from_config
 from peakmem.setup import Setup
 from tests.reference_steps import DATA, differences, events_by_phase, ids_of, records
 
-FAMILIES = ("olmo2", "stablelm", "falcon", "bloom", "phi", "cohere", "starcoder2", "gpt_bigcode", "gptj")
+FAMILIES = ("olmo2", "stablelm", "falcon", "bloom", "phi", "cohere", "starcoder2", "gpt_bigcode", "gptj", "mpt")
 
 # Tiny models with every size different, traced in the same way as traced_steps.json.
 TINY = {record["id"]: record for record in json.loads((DATA / "traced_open_models.json").read_text())}
@@ -34,6 +34,7 @@ FALCON = {
 }
 NEW = {"new_decoder_architecture": True, "num_kv_heads": 2}
 BLOOM = {"model_type": "bloom", "hidden_size": 48, "n_layer": 3, "n_head": 6, "vocab_size": 97}
+MPT = {"model_type": "mpt", "d_model": 48, "n_layers": 3, "n_heads": 6, "vocab_size": 97, "max_seq_len": 40}
 VARIANTS: dict[str, dict[str, Any]] = {
     "olmo2": SIZES | {"model_type": "olmo2"},
     "olmo2, biases, tied": SIZES | {"model_type": "olmo2", "attention_bias": True, "tie_word_embeddings": True},
@@ -49,6 +50,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "bloom": BLOOM,
     "bloom, untied": BLOOM | {"tie_word_embeddings": False},
+    "mpt": MPT,
+    "mpt, untied": MPT | {"tie_word_embeddings": False, "attn_config": {"attn_pdrop": 0}},
     "phi": SIZES | {"model_type": "phi"},
     "phi, tied, norms on q and k": SIZES | {"model_type": "phi", "tie_word_embeddings": True, "qk_layernorm": True},
     "cohere": SIZES | {"model_type": "cohere"},
@@ -140,6 +143,7 @@ def test_broadcast_heads_leave_the_fused_kernels() -> None:
     (FALCON | NEW | {"num_kv_heads": 4}, "must divide"),
     (BLOOM | {"slow_but_exact": True, "pretraining_tp": 2}, "slow_but_exact"),
     (SHORT | {"model_type": "gptj", "rotary_dim": 10}, "rotary_dim"),
+    (MPT | {"attn_config": {"clip_qkv": 6}}, "clip_qkv"),
     (SIZES | {"model_type": "stablelm", "partial_rotary_factor": 0.4}, "even number"),
 ])
 def test_what_transformers_cannot_run_is_refused(config: dict[str, Any], words: str) -> None:

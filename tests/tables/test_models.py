@@ -31,7 +31,7 @@ def elements(config: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.name)
 def test_the_parameter_count_is_that_of_transformers(row: Preset) -> None:
-    layers = "n_layer" if "n_layer" in row.config else "num_hidden_layers"
+    layers = next(name for name in ("n_layer", "n_layers", "num_hidden_layers") if name in row.config)
     one, two = (elements({**row.config, layers: n}) for n in (1, 2))
     assert one + (row.config[layers] - 1) * (two - one) == row.parameters
 
@@ -70,6 +70,7 @@ FILES = {
     "stablelm-3b": "stablelm-3b",
     "falcon-7b": "falcon-7b",
     "bloom-560m": "bloom-560m",
+    "mpt-7b": "mpt-7b",
     "phi-2": "phi-2-oldstyle",
     "santacoder": "gpt-bigcode-1b-mqa",
 }

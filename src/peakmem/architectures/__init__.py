@@ -31,6 +31,7 @@ CODE = {
     ("starcoder2", "transformers"): "starcoder2",
     ("gpt_bigcode", "transformers"): "gpt_bigcode",
     ("gptj", "transformers"): "gptj",
+    ("mpt", "transformers"): "mpt",
     ("deepseek_v2", "transformers"): "deepseek_v2",
     ("deepseek_v3", "transformers"): "deepseek_v3",
     ("gpt_oss", "transformers"): "gpt_oss",

@@ -11,7 +11,7 @@ from peakmem.estimate.attention import bmm, keys_as
 from peakmem.estimate.gelu import bloom_gelu
 from peakmem.estimate.inference import cached
 from peakmem.estimate.losses import causal_lm
-from peakmem.estimate.masks import causal_mask
+from peakmem.estimate.masks import full_mask
 from peakmem.estimate.ops import add, cast, dropout, softmax
 from peakmem.estimate.shapes import reshape, select, swap, view
 from peakmem.estimate.structure import Structure
@@ -48,7 +48,7 @@ def model(m: Structure, ids: Tensor) -> Tensor:
         inputs_embeds = embed(ids, "word_embeddings")
         x = weights.layer_norm(inputs_embeds, "word_embeddings_layernorm")
         alibi, slopes = bloom_distances(m, x.dtype)
-        mask = causal_mask(m, inputs_embeds.dtype, packed=False)
+        mask = full_mask(m, inputs_embeds.dtype, packed=False)
         for _ in m.layers("h"):
             outputs = m.both(block, x, alibi, mask)
             x = outputs[0]

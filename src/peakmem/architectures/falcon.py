@@ -18,7 +18,7 @@ from peakmem.estimate import weights
 from peakmem.estimate.alibi import falcon_distances, falcon_mask
 from peakmem.estimate.inplace import add_into
 from peakmem.estimate.losses import causal_lm
-from peakmem.estimate.masks import causal_mask, where
+from peakmem.estimate.masks import full_mask, where
 from peakmem.estimate.ops import activation, add, dropout
 from peakmem.estimate.positions import positions, rotary
 from peakmem.estimate.structure import Structure
@@ -64,7 +64,7 @@ def model(m: Structure, ids: Tensor) -> Tensor:
         if m.has("alibi"):
             alibi, ones = falcon_distances(m, x.dtype)
         position_ids = positions()
-        mask = causal_mask(m, x.dtype, always=True)
+        mask = full_mask(m, x.dtype)
         if alibi is not None:
             if mask.dtype == "bool":
                 mask = where(mask, "b 1 s s'", alibi.dtype, "causal mask as numbers")

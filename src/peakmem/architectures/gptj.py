@@ -80,10 +80,8 @@ def attention(m: Structure, x: Tensor, mask: Tensor | None, table: Tensor) -> tu
         q = cat([q_part, q_rest], q.dims, "rotated and rest")
         q, k = swap(q, "b a s d"), swap(k, "b a s d")
         k, v = cached(m, k, v)
-        if m.kernel() == "eager":
-            out, probabilities = eager(m, q, k, v, mask)
-        else:
-            out, probabilities = attend(m, q, k, v, mask)
+        run = eager if m.kernel() == "eager" else attend
+        out, probabilities = run(m, q, k, v, mask)
         out = project(out, "out_proj")
         out = dropout(out, m.drops("hidden"))
         return out, probabilities
@@ -96,7 +94,7 @@ def turned(x: Tensor, table: Tensor, part: str) -> Tensor:
     return rotate_pairs(x, cos, sin, f"{part}/2")
 
 
-def eager(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def eager(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """eager_attention_forward of modeling_gptj.py: scores and softmax in fp32."""
     keys, values = keys_as(k), keys_as(v)
     b, a, t, d = keys.dims

@@ -110,3 +110,21 @@ def distances_and_scores(alibi: Tensor, q: Tensor, k: Tensor) -> Tensor:
     n.gradient(0, temporaries=((q.dims, q.dtype),))
     n.gradient(1, temporaries=((k.dims, k.dtype),))
     return n.output(out)
+
+
+def mpt_distances(m: Structure) -> Tensor:
+    """build_mpt_alibi_tensor: (a, 1, P) in fp32, for all positions that the model has."""
+    heads = "2*A" if m.has("uneven_heads") else "a"
+    alibi = made("P", "int32", "distances")
+    base = made(heads, "int64", "head numbers")
+    base = made(heads, "fp32", "head numbers in fp32")
+    base = made(heads, "fp32", "exponents")
+    powers = made(heads, "fp32", "powers")
+    reciprocals = made(heads, "fp32", "reciprocals")  # 1.0 / x is x.reciprocal() * 1.0
+    slopes = made(heads, "fp32", "slopes")
+    del powers, reciprocals
+    if m.has("uneven_heads"):
+        slopes = made(heads, "fp32", "slopes in another order")
+    alibi = made("a 1 P", "fp32", "distances times slopes")
+    del base, slopes
+    return alibi

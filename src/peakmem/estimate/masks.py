@@ -20,18 +20,25 @@ def layer_masks(m: Structure, dtype: str, kinds: Iterable[str], packed: bool = T
     return {kind: make[kind](m, dtype, packed) for kind in kinds}
 
 
-def causal_mask(m: Structure, dtype: str, packed: bool = True, always: bool = False) -> Tensor | None:
+def causal_mask(m: Structure, dtype: str, packed: bool = True) -> Tensor | None:
     """create_causal_mask: none for fused kernels, (b, 1, s, s) numbers for eager.
 
-    packed: the model hands its positions over, which are searched for packed sequences. always: fused kernels get
-    theirs too, as truth values.
+    packed: the model hands its positions over, which are searched for packed sequences.
     """
+    if m.kernel("full") == "eager":
+        return full_mask(m, dtype, packed)
     if packed:
         packed_sequences()
     see("full")
-    if m.kernel("full") == "eager":
-        return as_numbers(boolean_mask(), dtype)
-    return boolean_mask() if always else None
+    return None
+
+
+def full_mask(m: Structure, dtype: str, packed: bool = True) -> Tensor:
+    """create_causal_mask where it may not skip the mask: fused kernels get theirs too, as truth values."""
+    if packed:
+        packed_sequences()
+    see("full")
+    return as_numbers(boolean_mask(), dtype) if m.kernel("full") == "eager" else boolean_mask()
 
 
 def sliding_mask(m: Structure, dtype: str, packed: bool = True) -> Tensor | None:

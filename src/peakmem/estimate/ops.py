@@ -67,16 +67,6 @@ def mul(x: Tensor, y: Tensor, name: str = "product") -> Tensor:
     return n.output(out)
 
 
-def sub(x: Tensor, y: Tensor, name: str = "difference") -> Tensor:
-    """sub.Tensor: saves nothing; the gradient of what is taken away is the incoming one, negated at full size."""
-    n = Node("sub", x, y)
-    full, dtype = broadcast(x, y), promote(x, y)
-    out = result_like(n, full, dtype, name)
-    n.gradient(1, dims=full.dims, dtype=dtype, memory="grad")
-    n.gradient(0, "pass")
-    return n.output(out)
-
-
 def scale(x: Tensor, name: str = "scaled") -> Tensor:
     """mul or div by a Python number: nothing to keep."""
     n = Node("scale", x)
@@ -90,6 +80,15 @@ def shift(x: Tensor, name: str = "shifted") -> Tensor:
     n = Node("shift", x)
     out = result_like(n, x, None, name)
     n.gradient(0, "pass")
+    return n.output(out)
+
+
+def masked_fill(x: Tensor, mask: Tensor, name: str = "filled") -> Tensor:
+    """masked_fill with a number: keeps the mask; what is filled gets no gradient (MaskedFillBackward0)."""
+    n = Node("masked_fill", x)
+    n.saves(mask, f"where {n.scope} was filled")
+    out = result_like(n, x, None, name)
+    n.gradient(0, memory="grad")
     return n.output(out)
 
 

@@ -76,6 +76,8 @@ DEFAULTS: Mapping[str, Row] = {
              "rotary_dim": 64, "n_inner": None, "activation_function": "gelu_new", "resid_pdrop": 0.0,
              "embd_pdrop": 0.0, "attn_pdrop": 0.0, "tie_word_embeddings": False},
     **RECENT,
+    "mpt": {"d_model": 2048, "n_heads": 16, "n_layers": 24, "max_seq_len": 2048, "vocab_size": 50368,
+            "attn_config": None, "tie_word_embeddings": True},
     "gpt2": {"vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": None,
              "activation_function": "gelu_new", "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
              "scale_attn_by_inverse_layer_idx": False, "reorder_and_upcast_attn": False,
@@ -103,6 +105,7 @@ _GPT2_NAMES = {"hidden_size": "n_embd", "max_position_embeddings": "n_positions"
 ALIASES: Mapping[str, Mapping[str, str]] = {
     "gpt2": _GPT2_NAMES, "gpt_bigcode": _GPT2_NAMES, "gptj": _GPT2_NAMES,
     "bloom": {"num_hidden_layers": "n_layer", "num_attention_heads": "n_head"},
+    "mpt": {"hidden_size": "d_model", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"},
     **RECENT_ALIASES,
     "mixtral": {"num_experts": "num_local_experts"},
     "qwen3_moe": {"num_local_experts": "num_experts"},

@@ -40,7 +40,7 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
     "phi3": decoders.phi3, "gemma": decoders.gemma, "gemma2": decoders.gemma2, "gemma3_text": decoders.gemma3,
     "olmo2": decoders.olmo2, "stablelm": decoders.stablelm, "falcon": open_models.falcon, "bloom": open_models.bloom,
     "phi": open_models.phi, "cohere": open_models.cohere, "starcoder2": open_models.starcoder2,
-    "gpt_bigcode": open_models.gpt_bigcode, "gptj": open_models.gptj,
+    "gpt_bigcode": open_models.gpt_bigcode, "gptj": open_models.gptj, "mpt": open_models.mpt,
     "deepseek_v2": mixtures.deepseek_v2, "deepseek_v3": mixtures.deepseek_v3, "gpt_oss": mixtures.gpt_oss,
     "llama4_text": mixtures.llama4, "qwen3_next": recurrent.qwen3_next, "qwen3_5_text": recurrent.qwen3_5,
     "mamba": recurrent.mamba, "jamba": recurrent.jamba, "nemotron_h": recurrent.nemotron_h,

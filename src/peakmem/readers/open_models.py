@@ -1,4 +1,4 @@
-"""Falcon, BLOOM, Phi, GPT-BigCode, GPT-J, StarCoder2, Cohere: config.json fields -> keyword arguments of `Model`."""
+"""Falcon, BLOOM, MPT, Phi, GPT-BigCode, GPT-J, StarCoder2, Cohere: config.json -> keyword arguments of `Model`."""
 
 from __future__ import annotations
 
@@ -127,6 +127,28 @@ def gpt_bigcode(f: Fields) -> Sizes:
     alone = f.flag("multi_query")
     return sizes | {"kv_heads": 1 if alone else sizes["heads"], "positions": f.count("n_positions"),
                     "switches": frozenset(BIASES) | ({"multi_query"} if alone else set())}
+
+
+def mpt(f: Fields) -> Sizes:
+    """MPT: distances for all of max_seq_len, eager attention; expansion_ratio, biases and position tables are not read.
+
+    Errors: Impossible for clip_qkv, Unreadable where attn_config is no object.
+    """
+    hidden, heads = f.count("d_model"), f.count("n_heads")
+    inside = f.value("attn_config") or {}
+    if not isinstance(inside, dict):
+        raise f.wrong("attn_config", "give an object or null")
+    attention = Fields(f"{f.file}, attn_config", inside, {"attn_pdrop": 0.0})
+    if attention.value("clip_qkv"):
+        raise Impossible(f"{f.file}: clip_qkv limits q, k and v, which peakmem does not know; set it to null")
+    dropout = attention.fraction("attn_pdrop")
+    return {
+        "layers": f.count("n_layers"), "hidden": hidden, "heads": heads, "kv_heads": heads,
+        "head_size": head_size(f, "d_model", "n_heads", own=False), "feed_forward": 4 * hidden,
+        "vocabulary": f.count("vocab_size"), "positions": f.count("max_seq_len"),
+        "tied": f.flag("tie_word_embeddings"), "activation": "gelu", "attention_dropout": dropout,
+        "hidden_dropout": dropout, "switches": frozenset({"eager_only", "alibi"}),
+    }
 
 
 def gptj(f: Fields) -> Sizes:

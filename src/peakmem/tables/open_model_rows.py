@@ -1,4 +1,4 @@
-"""Further rows of `models.presets`: OLMo-2, StableLM, Falcon, BLOOM, Phi, Command-R, StarCoder, GPT-J."""
+"""Further rows of `models.presets`: OLMo-2, StableLM, Falcon, BLOOM, MPT, Phi, Command-R, StarCoder, GPT-J."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from peakmem.tables.models import HUB, MLC, Config, Preset, decoder
 
-DROPOUT = {"attention_dropout": 0.1, "residual_dropout": 0.1, "embedding_dropout": 0.1}
+DROPOUT: dict[str, Any] = {"attention_dropout": 0.1, "residual_dropout": 0.1, "embedding_dropout": 0.1}
 
 
 def falcon(layers: int, hidden: int, heads: int, **more: Any) -> Config:
@@ -23,6 +23,12 @@ def grouped(groups: int, **more: Any) -> dict[str, Any]:
 def bloom(layers: int, hidden: int, heads: int) -> Config:
     """A BLOOM."""
     return {"model_type": "bloom", "n_layer": layers, "hidden_size": hidden, "n_head": heads}
+
+
+def mpt(layers: int, hidden: int, heads: int, positions: int) -> Config:
+    """An MPT."""
+    return {"model_type": "mpt", "n_layers": layers, "d_model": hidden, "n_heads": heads, "max_seq_len": positions,
+            "vocab_size": 50432}
 
 
 def starcoder(layers: int, hidden: int, heads: int, positions: int = 8192, vocabulary: int = 49152) -> Config:
@@ -59,6 +65,8 @@ ROWS: tuple[Preset, ...] = (
     Preset("bloom-3b", bloom(30, 2560, 32), 3002557440, f"{HUB}bigscience/bloom-3b", ("bloomz-3b",)),
     Preset("bloom-7b1", bloom(30, 4096, 32), 7069016064, f"{HUB}bigscience/bloom-7b1", ("bloomz-7b1", "bloom-7b")),
     Preset("bloom-176b", bloom(70, 14336, 112), 176247271424, f"{HUB}bigscience/bloom", ("bloom", "bloomz")),
+    Preset("mpt-7b", mpt(32, 4096, 32, 2048), 6649286656, f"{HUB}mosaicml/mpt-7b", ("mpt",)),
+    Preset("mpt-30b", mpt(48, 7168, 64, 8192), 29957200896, f"{HUB}mosaicml/mpt-30b"),
     Preset("phi-1.5", decoder("phi", 24, 2048, 32, 32, 8192, 51200), 1418270720, f"{HUB}microsoft/phi-1_5",
            ("phi-1", "phi-1_5")),
     Preset("phi-2", decoder("phi", 32, 2560, 32, 32, 10240, 51200, partial_rotary_factor=0.4, resid_pdrop=0.1),

@@ -108,7 +108,7 @@ def _consistent(model: Model) -> None:
 
     if model.kv_heads > model.heads or model.heads % model.kv_heads:
         refuse(f"--kv-heads {model.kv_heads:,} must divide --heads {model.heads:,}")
-    alike = model.architecture in ("gpt2", "gpt_neox", "opt", "bert", "bloom", "gptj")
+    alike = model.architecture in ("gpt2", "gpt_neox", "opt", "bert", "bloom", "mpt", "gptj")
     fixed = alike or model.architecture in ("falcon", "stablelm", "gpt_bigcode")
     if fixed and model.heads * model.head_size != model.hidden:
         refuse(f"--heads {model.heads:,} × --head-size {model.head_size:,} must be --hidden {model.hidden:,}")
@@ -116,7 +116,7 @@ def _consistent(model: Model) -> None:
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} with multi_query has one")
     if model.kv_heads != model.heads and (alike or model.architecture == "vit"):
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} has as many as --heads {model.heads:,}")
-    rotary = model.architecture not in ("gpt2", "opt", "bert", "vit", "bloom", "gpt_bigcode")
+    rotary = model.architecture not in ("gpt2", "opt", "bert", "vit", "bloom", "mpt", "gpt_bigcode")
     if rotary and model.head_size % 2:
         refuse(f"--head-size {model.head_size:,} is odd; rotary positions need an even number")
     if model.experts_per_token > model.experts:
