@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from peakmem.errors import PeakmemError
+from peakmem.estimate.account import detail_of
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import compiled, replay
 from peakmem.estimate.settings import structure_of
@@ -66,8 +67,15 @@ def check(model: Model, settings: dict[str, Any]) -> None:
         assert len(str(error).splitlines()) == 1
         return
     assert levels["clear"].end == levels["start"].end
-    unfolded = run(model, settings, unfold=True)[1]
+    other, unfolded = run(model, settings, unfold=True)
     assert levels == unfolded
+    ways = Setup.of(**{"sequence": 16, "batch": 2} | settings)
+    folded, apart = (detail_of(made, structure_of(model, ways, unfold)[1], model.layers, "")
+                     for made, unfold in ((tape, False), (other, True)))
+    assert folded.chart == apart.chart
+    assert folded.peak.by_kind == apart.peak.by_kind
+    assert {kind: top.largest for kind, top in folded.kinds.items()} == {
+        kind: top.largest for kind, top in apart.kinds.items()}
     born = sum(1 for event in tape.events if isinstance(event, int) and event >= 0)
     freed = sum(1 for event in tape.events if isinstance(event, int) and event < 0)
     start = next(i for i, event in enumerate(tape.events) if getattr(event, "name", "").startswith("forward"))

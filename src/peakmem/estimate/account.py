@@ -112,7 +112,7 @@ def go(walk: Walk, phase: int, regions: list[Region], limits: tuple[int, ...], c
         times, blocks = walk.times(region), sum(piece.block for piece in region.pieces)
         turn = 0
         while turn < times:
-            before = walk.live, list(walk.by_kind)
+            before, closed = (walk.live, list(walk.by_kind)), reached
             for k, piece in enumerate(region.pieces):
                 while not backward and piece.block and reached < len(limits) and done == limits[reached]:
                     close(reached)
@@ -123,7 +123,8 @@ def go(walk: Walk, phase: int, regions: list[Region], limits: tuple[int, ...], c
                     close(reached)
                     reached += 1
             turn += 1
-            ahead = times - turn - 1
+            # A moment that has just begun has seen no whole repetition, and its highest may lie in the first.
+            ahead = times - turn - 1 if reached == closed else 0
             if blocks and reached < len(limits):
                 # Stop one whole repetition before the limit, so that it is met inside a repetition looked at.
                 ahead = min(ahead, (limits[reached] - done) // blocks - 1)
