@@ -270,7 +270,7 @@ def composite(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: boo
     origin = q.dtype
     q32, k32, v32 = cast(q, "fp32"), cast(k, "fp32"), cast(v, "fp32")
     query = scale(q32, "queries, scaled")
-    if mask is None and causal:
+    if mask is None and causal and "s" not in current().ones:  # a single query may look everywhere
         mask = made("s s'", "bool", "ones")
         mask = made("s s'", "bool", "causal mask")
         mask = causal_numbers(mask)

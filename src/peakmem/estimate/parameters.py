@@ -29,7 +29,7 @@ def define(tape: Tape, m: Structure, code: ModuleType) -> list[Tensor]:
         if not isinstance(row, Layers):
             make_rows(tape, m, iter((row,)), "", "", buffers)
             continue
-        for layer, kind, count in m.copies():
+        for layer, kind, count in m.copies(row.stack):
             with tape.repeated(count):
                 rows = (inner._replace(name=f"{row.name}.*.{inner.name}") for inner in row.block(kind))
                 make_rows(tape, m, rows, layer, count, buffers)
@@ -137,7 +137,7 @@ def all_rows(m: Structure, code: ModuleType) -> Iterator[Row]:
         if not isinstance(row, Layers):
             yield row
             continue
-        for kind in sorted(m.kinds()):
+        for kind in sorted(kind for kind in m.kinds() if kind.startswith(row.stack)):
             for inner in row.block(kind):
                 yield inner._replace(name=f"{row.name}.*.{inner.name}")
 
@@ -145,7 +145,11 @@ def all_rows(m: Structure, code: ModuleType) -> Iterator[Row]:
 DEFAULT_TARGETS = {
     **dict.fromkeys(("llama", "mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "opt"),
                     ("q_proj", "v_proj")),
-    "gpt2": ("c_attn",),
+    **dict.fromkeys(("gptj", "stablelm"), ("q_proj", "v_proj")),
+    **dict.fromkeys(("falcon", "bloom"), ("query_key_value",)),
+    **dict.fromkeys(("gpt2", "gpt_bigcode"), ("c_attn",)),
+    "mpt": ("Wqkv",),
+    "phi": ("q_proj", "v_proj", "fc1", "fc2"),
     "gpt_neox": ("query_key_value",),
     "bert": ("query", "value"),
 }

@@ -43,8 +43,12 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
     narrow = narrow_window(model, setup)
     if narrow:
         switches.add("narrow_window")
+    if "av" in model.sizes and setup.sequence % 64 == 0:
+        switches.add("whole_chunks")
     if setup.sequence % 8:
         switches.add("odd_sequence")
+    if numbers.get("t", 0) % 8:
+        switches.add("odd_target")
     if model.rotary_size:
         switches.add("partial_rotary")
     if "alibi" in switches and model.heads & (model.heads - 1):
@@ -58,17 +62,18 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         implementation=setup.implementation,
         switches=frozenset(switches),
         segments=segments,
-        ones=frozenset(letter for letter, number in numbers.items() if number == 1),
+        ones=frozenset(letter for letter, number in numbers.items() if number == 1) | ones_of_groups(model),
         counts=(("a", model.heads), ("k", model.kv_heads)) if "norm_per_head" in switches else (),
         activation=model.activation,
         dtype=recipe.weights,
         autocast=recipe.autocast or "",
-        kernels=(("full", kernel_of(model, setup, "masked" in switches)), ("sliding", kernel_of(model, setup, narrow))),
+        kernels=kernels_of(model, setup, narrow),
         dropouts=dropouts_of(model, setup),
         checkpoint=setup.checkpoint if setup.run == "training" else "none",
         checkpoint_save=kept_operations(setup),
         lora=targets_of(model.architecture, setup.lora_targets) if setup.lora_rank else (),
         frozen=tuple(part.strip() for part in setup.freeze.split(",") if part.strip()),
+        pieces=pieces_of(model, setup),
         loss=setup.loss,
         micro_batches=min(setup.accumulation, different_batches(setup)),
         optimizer=optimizer.name,
@@ -88,6 +93,12 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
     structure = applied(structure, setup, recipe)
     check_parts(structure)
     return structure, numbers | letters_of(structure, setup, numbers)
+
+
+def ones_of_groups(model: Model) -> frozenset[str]:
+    """Where queries, keys and values lie by groups, a group may have one query."""
+    alone = "grouped_qkv" in model.switches and model.kv_heads == model.heads
+    return frozenset({"a/k"} if alone else ())
 
 
 SAVED = {"attention": ("flash", "efficient", "cudnn"), "mm": ("mm", "addmm"), "bmm": ("bmm",),
@@ -141,7 +152,8 @@ def stretches(model: Model, setup: Setup, kinds: tuple[str, ...],
     frozen = frozen_layers(model, setup)
     if unfold:
         return unfolded(model.layer_kinds or kinds * model.layers, frozen), {}
-    apart = setup.shard != "none" or setup.offload != "none" or setup.checkpoint != "none"
+    apart = (setup.shard != "none" or setup.offload != "none" or setup.checkpoint != "none"
+             or "shared_inputs" in model.switches)
     partly = bool(setup.freeze) or (setup.lora_rank > 0 and setup.lora_targets != ("all-linear",))
     if model.layer_kinds:
         before, after = runs_of(kinds[:frozen]), runs_of(kinds[frozen:])
@@ -173,10 +185,42 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
         numbers |= cached_tokens(model, setup)
     numbers |= loss_pieces(model, setup)
     numbers |= dict(model.sizes)
+    if "av" in numbers:
+        numbers["nc"] = -(-setup.sequence // 64)
+    if "encoder_decoder" in model.switches:
+        numbers["t"] = setup.target or min(setup.sequence, model.longest or setup.sequence)
     if model.image:
         patches = (model.image // model.patch) ** 2
         numbers |= {"i": model.image, "N": patches, "s": patches + 1}
     return numbers
+
+
+def pieces_of(model: Model, setup: Setup) -> int:
+    """Chunks of 64 tokens in which the gated delta rule runs. Without a graph one step is like another.
+
+    Errors: Impossible beyond `MOST_PIECES`.
+    """
+    if "av" not in model.sizes:
+        return 1
+    pieces = -(-setup.sequence // 64)
+    if setup.run == "inference":
+        return min(pieces, 2)
+    if pieces > MOST_PIECES:
+        raise Impossible(f"--sequence {setup.sequence}: transformers' own code of {model.architecture} trains in a loop "
+                         f"over chunks of 64 tokens, of which peakmem takes at most {MOST_PIECES:,}; give "
+                         f"{64 * MOST_PIECES:,} tokens or less")
+    return pieces
+
+
+MOST_PIECES = 512
+"""Longest loop that is written down step by step."""
+
+
+def kernels_of(model: Model, setup: Setup, narrow: bool) -> tuple[tuple[str, str], ...]:
+    """The kernel of each kind of attention; where scores get a trained bias, that between two sequences has none."""
+    masked = "masked" in model.switches
+    full = kernel_of(model, setup, masked, "position_bias" in model.switches)
+    return ("full", full), ("sliding", kernel_of(model, setup, narrow)), ("cross", kernel_of(model, setup, masked))
 
 
 def loss_pieces(model: Model, setup: Setup) -> dict[str, int]:

@@ -70,9 +70,14 @@ def rename(x: Tensor, target: Dims | str) -> Tensor:
 
 def regroup(x: Tensor, target: Dims | str) -> Tensor:
     """The same tensor with one letter for the group of letters that one dimension was made of."""
-    target = shaped(target)
-    whole = {group[-1]: new[0] for group, new in zip(x.dims, target, strict=True) if group != new}
-    gone = {letter for group, new in zip(x.dims, target, strict=True) if group != new for letter in group[:-1]}
+    target, ones = shaped(target), current().ones
+    whole: dict[str, str] = {}
+    gone: set[str] = set()
+    for group, new in zip(x.dims, target, strict=True):
+        if group != new:
+            longer = [letter for letter in group if letter not in ones] or group
+            whole[longer[-1]] = new[0]
+            gone.update(letter for letter in group if letter != longer[-1])
     memory = tuple(whole.get(letter, letter) for letter in x.memory if letter not in gone)
     n = Node("regroup", x)
     n.gradient(0, "rename")
