@@ -84,7 +84,10 @@ def _one(
                 loss = loss / step.accumulation
         with tracer.watching(model):
             tracer.enter("backward", i)
-            torch.autograd.backward(loss)
+            # In this thread: what FakeTensorMode says of new tensors is a setting of the thread, and a layer that is
+            # run again may make some (indexing with a list does).
+            with torch.autograd.set_multithreading_enabled(False):
+                torch.autograd.backward(loss)
             del loss
             output = None
         for parameter in model.parameters():
