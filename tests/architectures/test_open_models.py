@@ -123,6 +123,16 @@ def test_generation_folds(variant: str, attention: str) -> None:
     assert levels[0] == levels[1]
 
 
+@pytest.mark.parametrize("kind", [*FAMILIES, "gemma2", "llama"])
+def test_eager_is_what_has_no_fused_attention(kind: str) -> None:
+    """attention auto means what from_config chooses when it is not told."""
+    auto = pytest.importorskip("transformers.models.auto.modeling_auto")
+    transformers = pytest.importorskip("transformers")
+    model = getattr(transformers, auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind])
+    kernel = structure_of(from_config({"model_type": kind}), Setup.of(precision="bf16"))[0].kernel()
+    assert (kernel == "eager") == (not model._supports_sdpa)
+
+
 def test_bloom_has_no_fused_attention() -> None:
     """transformers 5.24 refuses sdpa for it."""
     model = from_config(BLOOM)

@@ -108,8 +108,8 @@ def gemma(f: Fields) -> Sizes:
 
 
 def gemma2(f: Fields) -> Sizes:
-    """Gemma 2: four norms a layer, sliding and full layers in turn."""
-    sizes = gemma_later(f, 2)
+    """Gemma 2: four norms a layer, sliding and full layers in turn; its attention is eager."""
+    sizes = gemma_later(f, 2, "eager_only")
     if f.value("attn_logit_softcapping") is not None:
         sizes["switches"] |= {"attention_softcap"}
     return sizes
