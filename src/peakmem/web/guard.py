@@ -68,8 +68,8 @@ def check_host(values: list[str], allowed: Iterable[str]) -> None:
 
 def check_origin(headers: Mapping[str, str]) -> None:
     """Only our own page, or no page at all, may ask. Errors: Refused."""
-    origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+    origin, host = headers.get("origin"), headers.get("host", "").lower()
+    if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
         raise Refused(403, "a page from elsewhere may not ask")
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         raise Refused(403, "a page from elsewhere may not ask")
