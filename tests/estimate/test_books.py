@@ -30,6 +30,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gpt2": {"n_embd": 40, "n_layer": 5, "n_head": 4, "n_positions": 64}, "gpt_neox": {}, "opt": {"ffn_dim": 56},
     "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen3_moe": {"head_dim": 12, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24},
+    "olmo2": {}, "stablelm": {"partial_rotary_factor": 0.4, "qk_layernorm": True},
+    "falcon": {"new_decoder_architecture": True, "num_kv_heads": 2}, "bloom": {"n_layer": 5, "n_head": 4},
+    "mpt": {"d_model": 40, "n_layers": 5, "n_heads": 4, "max_seq_len": 64}, "phi": {"partial_rotary_factor": 0.4},
+    "cohere": {"use_qk_norm": True}, "starcoder2": {"sliding_window": 8},
+    "gpt_bigcode": {"n_embd": 40, "n_layer": 5, "n_head": 4, "n_positions": 64},
+    "gptj": {"n_embd": 40, "n_layer": 5, "n_head": 4, "n_positions": 64, "rotary_dim": 4},
     "bert": {}, "vit": {"image_size": 16, "patch_size": 4},
 }
 LEVERS: dict[str, dict[str, Any]] = {

@@ -13,6 +13,7 @@ from peakmem.model import Model
 from peakmem.setup import Setup
 from peakmem.tables.optimizers import find_optimizer
 from peakmem.tables.precisions import PRECISIONS
+from peakmem.tables.stacks import find_stack
 
 
 def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Structure, dict[str, Any]]:
@@ -49,12 +50,15 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         switches.add("odd_sequence")
     if numbers.get("t", 0) % 8:
         switches.add("odd_target")
+    if "position_bias" in switches:
+        switches |= {name for name, letter in (("uneven_sequence", "s"), ("uneven_target", "t")) if numbers[letter] % 16}
     if model.rotary_size:
         switches.add("partial_rotary")
     if "alibi" in switches and model.heads & (model.heads - 1):
         switches.add("uneven_heads")
     if "e" in model.sizes:
         switches.add("narrow_embedding")
+    switches |= find_stack(setup.stack).switches
     if setup.run == "inference":
         switches |= inference_switches(model, setup)
     structure = Structure(
@@ -88,6 +92,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         reshard=setup.reshard,
         sync_each_batch=setup.sync_each_batch,
         offload=setup.offload,
+        outputs=setup.outputs,
         run=setup.run,
     )
     structure = applied(structure, setup, recipe)
@@ -121,7 +126,11 @@ def check_code(model: Model, setup: Setup) -> None:
     from peakmem.architectures import code_of
 
     code = code_of(model.architecture, setup.implementation)
-    if setup.run not in getattr(code, "RUNS", (setup.run,)):
+    runs = getattr(code, "RUNS", (setup.run,))
+    if setup.run not in runs and setup.implementation == "transformers":
+        raise Impossible(f"--run {setup.run}: of {model.architecture} peakmem knows "
+                         f"{f'--run {runs[0]}' if runs else 'parameters'} only")
+    if setup.run not in runs:
         raise Impossible(f"--implementation {setup.implementation} has no --run {setup.run}; give transformers, or "
                          f"--run {' or '.join(code.RUNS)}")
     tokens = setup.sequence + (setup.generate - 1 if setup.run == "inference" else 0)
@@ -153,7 +162,7 @@ def stretches(model: Model, setup: Setup, kinds: tuple[str, ...],
     if unfold:
         return unfolded(model.layer_kinds or kinds * model.layers, frozen), {}
     apart = (setup.shard != "none" or setup.offload != "none" or setup.checkpoint != "none"
-             or "shared_inputs" in model.switches)
+             or bool({"shared_inputs", "norms_after"} & model.switches))
     partly = bool(setup.freeze) or (setup.lora_rank > 0 and setup.lora_targets != ("all-linear",))
     if model.layer_kinds:
         before, after = runs_of(kinds[:frozen]), runs_of(kinds[frozen:])
@@ -276,7 +285,8 @@ def kinds_of(model: Model) -> tuple[str, ...]:
 
 def narrow_window(model: Model, setup: Setup) -> bool:
     """Whether the window hides tokens, as masking_utils.py sees it: a window as long as the sequence already does."""
-    return bool(model.window) and setup.sequence >= model.window
+    inside = setup.attention == "flash-package"  # it takes the window as a number
+    return bool(model.window) and setup.sequence >= model.window and not inside
 
 
 def dropouts_of(model: Model, setup: Setup) -> frozenset[str]:

@@ -83,7 +83,7 @@ def phi3(f: Fields) -> Sizes:
 
 def olmo2(f: Fields) -> Sizes:
     """OLMo-2: norms after the blocks; those of q and k span all heads."""
-    return biased(f, decoder(f))
+    return biased(f, decoder(f, "norms_after"))
 
 
 def stablelm(f: Fields) -> Sizes:

@@ -17,6 +17,11 @@ grouped_qkv        Falcon: q, k, v lie by groups    two_norms          norms of 
 alibi              distances added to the scores    residual_after_norm  BLOOM: the norm's output goes on
 eager_only         no fused attention kernel        scaled_logits      logits times a number
 multi_query        one key/value head, however many heads
+norms_after        OLMo-2: layers keep their input, the last norm does not
+encoder_decoder    two stacks of layers, two sequences
+shared_inputs      tensors with gradients that every layer of a stack reads
+position_bias      T5: a trained bias on the scores, made in the first layer of a stack
+gated              the feed-forward has a gate      scaled_output  the last hidden states times a number
 
 `feed_forward` is that of the dense layers, or of an expert where all layers are experts. `positions` are rows of a
 learned table (OPT: two more than positions). `Model.sizes` of OPT: "e", width of the word embeddings.
@@ -29,7 +34,7 @@ from typing import Any
 
 from peakmem.errors import UnknownName, Unreadable, printable
 from peakmem.model import Model
-from peakmem.readers import classics, decoders, mixtures, open_models, recurrent
+from peakmem.readers import classics, decoders, encoder_decoders, mixtures, open_models, recurrent
 from peakmem.readers.defaults import ALIASES, DEFAULTS, HARMLESS
 from peakmem.readers.fields import Fields
 from peakmem.readers.json_file import NotFinite
@@ -46,10 +51,12 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
     "mamba": recurrent.mamba, "jamba": recurrent.jamba, "nemotron_h": recurrent.nemotron_h,
     "mixtral": decoders.mixtral, "qwen3_moe": decoders.qwen3_moe, "gpt2": classics.gpt2,
     "gpt_neox": classics.gpt_neox, "opt": classics.opt, "bert": classics.bert, "vit": classics.vit,
+    "t5": encoder_decoders.t5,
 }
 """transformers' model_type -> the function that reads it."""
 
-CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "vit": "ViTForImageClassification"}
+CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "vit": "ViTForImageClassification",
+                              "t5": "T5ForConditionalGeneration"}
 NESTED: Mapping[str, str] = {"gemma3": "gemma3_text", "llama4": "llama4_text", "qwen3_5": "qwen3_5_text"}
 """Files with a text part and a vision part: only the text part is read."""
 OLD_NAMES: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {"phi-msft": open_models.phi_msft,
