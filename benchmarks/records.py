@@ -99,6 +99,8 @@ def setup_of(record: Mapping[str, Any]) -> Setup:
         settings["lora_targets"] = tuple(lora["targets"] or ("default",))
     if record.get("seq"):
         settings["sequence"] = record["seq"]
+    if record.get("target_seq"):
+        settings["target"] = record["target_seq"]
     return Setup.of(**settings | sharding_of(record))
 
 

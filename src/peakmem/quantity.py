@@ -14,6 +14,7 @@ from peakmem.immutable import immutable
 LEGEND: Mapping[str, str] = {
     "b": "micro-batch (sequences per GPU)",
     "s": "sequence length in tokens",
+    "t": "target length in tokens",
     "h": "hidden size",
     "a": "attention heads",
     "k": "key/value heads",
@@ -37,6 +38,7 @@ LEGEND: Mapping[str, str] = {
     "C": "classes",
     "g": "generated tokens",
     "y": "feed-forward size of shared experts",
+    "B": "buckets of relative positions",
     "G": "groups of experts",
     "Kg": "groups of experts that a token may choose from",
     "lq": "rank of the latent of the queries",

@@ -31,6 +31,8 @@ class Setup:
     sequence: int = setting(2048, "tokens of one sequence (inference: of the prompt)", unit="tokens", least=1)
     batch: int = setting(1, "sequences in one micro-batch, per GPU", unit="sequences", least=1)
     accumulation: int = setting(1, "micro-batches per optimizer step", unit="micro-batches", least=1)
+    target: int = setting(0, "tokens of the target, where a model has an encoder and a decoder; 0: as many as "
+                          "--sequence", unit="tokens", group="activations")
     precision: str = setting("mixed", "which dtype weights, gradients and states have", choices=(
         "mixed", "amp-bf16", "amp-fp16", "bf16", "fp16", "fp32", "megatron"))
     optimizer: str = setting("adamw", "the optimizer: `peakmem list optimizers`")

@@ -32,6 +32,11 @@ def same(model: Model, config: Any) -> None:
     """Every dimension that transformers computes is ours."""
     get = lambda *names: next((getattr(config, n) for n in names if getattr(config, n, None) is not None), None)  # noqa: E731
     heads = get("num_attention_heads")
+    if "encoder_decoder" in model.switches:
+        stacks = [get("num_layers", "encoder_layers"), get("num_decoder_layers", "decoder_layers")]
+        assert model.layers == len(model.layer_kinds) == sum(stacks)
+        assert (model.hidden, model.heads, model.vocabulary) == (config.hidden_size, heads, config.vocab_size)
+        return
     assert model.layers == config.num_hidden_layers
     assert model.hidden == config.hidden_size
     assert model.heads == heads

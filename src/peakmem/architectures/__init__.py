@@ -43,6 +43,7 @@ CODE = {
     ("nemotron_h", "transformers"): "nemotron_h",
     ("bert", "transformers"): "bert",
     ("vit", "transformers"): "vit",
+    ("t5", "transformers"): "t5",
     ("mixtral", "transformers"): "mixtral",
     ("qwen3_moe", "transformers"): "qwen3_moe",
     ("three_layers", "transformers"): "three_layers",

@@ -18,7 +18,10 @@ class Row(NamedTuple):
 
 
 class Layers(NamedTuple):
-    """Equal or nearly equal layers; `block(kind)` gives the rows of one, names relative to the layer."""
+    """Equal or nearly equal layers; `block(kind)` gives the rows of one, names relative to the layer.
+
+    stack: where a model has several stacks, the word that the kinds of this one begin with.
+    """
 
     name: str
     block: Callable[[str], Iterator[Row]]

@@ -142,7 +142,10 @@ def moment_name(walk: Walk, spot: Spot | None, layers: int) -> str:
     piece = regions[spot.region].pieces[spot.piece]
     phase = name.split(".")[0]
     number = layers - 1 - spot.layer if phase == "backward" else spot.layer
-    return located(phase, piece.place(spot.at, walk.tape), str(number))
+    place = piece.place(spot.at, walk.tape)
+    before = walk.tape.stacks.get(place.partition(".*")[0], ())
+    number -= sum(len(segment.kinds) * int(value(segment.letter, walk.numbers)) for segment in before)
+    return located(phase, place, str(number))
 
 
 PLAIN = ("mm", "addmm", "embedding", "layer_norm")

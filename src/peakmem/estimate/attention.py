@@ -15,7 +15,6 @@ from peakmem.estimate.shapes import contiguous, expand, piece, rename, reshape, 
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current
 
-
 def attend(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, softmax_in: str = "fp32",
            causal: bool = True) -> tuple[Tensor, Tensor | None]:
     """The attention of one layer, its heads merged to (b, s, a·d), and the probabilities where they exist.
@@ -103,14 +102,15 @@ def pad(x: Tensor, letter: str) -> Tensor:
     return n.output(out)
 
 
-def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, gaps: bool = False) -> Tensor:
     """aten::_scaled_dot_product_efficient_attention: as flash, with the logsumexp's s rounded up to 32.
 
-    No logsumexp where no gradient is wanted.
-    Source: aten/src/ATen/native/transformers/cuda/attention.cu.
+    No logsumexp where no gradient is wanted. A mask's own gradient has rows that begin at multiples
+    of 16 elements; gaps: its rows are no such multiple.
+    Source: aten/src/ATen/native/transformers/cuda/attention.cu and attention_backward.cu.
     """
     q, k, v = autocast(q), autocast(k), autocast(v)
-    n = Node("efficient", q, k, v)
+    n = Node("efficient", q, k, v, *(() if mask is None else (mask,)))
     efficient_backward(n, q)
     save_inputs(n, q, k, v)
     if mask is not None:
@@ -120,7 +120,12 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Te
     lse = n.makes((b, a, (f"{s[0]}^32",) if n.active else ("0",)), "fp32", None, "logsumexp")
     seed = n.makes((), "int64", None, "random seed")
     offset = n.makes((), "int64", None, "random offset")
-    return finish(n, q, k, v, out, lse, seed, offset)
+    out = finish(n, q, k, v, out, lse, seed, offset)
+    if mask is not None:
+        keys, before = mask.dims[3][0], mask.dims[:3]
+        n.gradient(3, "rows", dims=(*before, (keys.rstrip("'") + "^16",)),
+                   memory=(*flat(before), *((GAP,) if gaps else ()), keys))
+    return out
 
 
 def masked(m: Structure, kernel: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, drop: bool) -> Tensor:
@@ -216,9 +221,9 @@ def bmm(x: Tensor, y: Tensor) -> Tensor:
 
 
 def keys_as(x: Tensor) -> Tensor:
-    """The same keys or values with their positions called s', to tell them from the queries'."""
-    b, a, _, d = x.dims
-    return rename(x, (b, a, ("s'",), d))
+    """The same keys or values with their positions called s' (t'), to tell them from the queries'."""
+    b, a, positions, d = x.dims
+    return rename(x, (b, a, ("t'" if positions == ("t",) else "s'",), d))
 
 
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool, drop: bool,
@@ -280,6 +285,8 @@ def composite(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: boo
     b, a, t, d = keys.dims
     attn = matmul(query, scale(swap(keys, (b, a, d, t)), "keys, scaled"))
     attn = softmax(attn)
+    if mask is not None and mask.needs_grad:
+        attn = add_into(attn, mask)
     attn = dropout(attn, drop)
     low = cast(attn, origin)  # nobody uses it; make_tuple's arguments are evaluated from the right
     out = cast(matmul(attn, values), origin)

@@ -71,10 +71,13 @@ def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor |
         made.view = line.view
         if line.edge < 0:
             held.append(made)
+        short += dense_for_product(tape, node.op, g, label)
         else:
             results[line.edge] = made
         del short, made
     del unpacked, held, scratch
+        if line.how == "rows":  # each row is longer than the gradient needs
+            made = made.seen_as(node.edges[line.edge].dims, memory)
     return results
 
 

@@ -27,11 +27,20 @@ def device_of(name: str) -> GPU:
     return GPU()
 
 
-def kernel_of(model: Model, setup: Setup, masked: bool) -> str:
+def kernels_of(model: Model, setup: Setup, narrow: bool) -> tuple[tuple[str, str], ...]:
+    """The kernel of each kind of attention; where scores get a trained bias, that between two sequences has none."""
+    masked = "masked" in model.switches
+    full = kernel_of(model, setup, masked, "position_bias" in model.switches)
+    return ("full", full), ("sliding", kernel_of(model, setup, narrow)), ("cross", kernel_of(model, setup, masked))
+
+
+def kernel_of(model: Model, setup: Setup, masked: bool, trained: bool = False) -> str:
     """The kernel of a layer with a mask or without. The paper's block has its scores unless asked otherwise.
 
     transformers repeats key/value heads itself where there is a mask or a head is wider than 256, and asks for
-    grouped heads else (integrations/sdpa_attention.py). Errors: Impossible: the kernel that is asked for refuses.
+    grouped heads else (integrations/sdpa_attention.py). trained: the mask wants a gradient.
+
+    Errors: Impossible: the kernel that is asked for refuses.
     """
     if setup.implementation == "paper":
         return "eager" if setup.attention in ("auto", "math") else setup.attention
@@ -51,9 +60,9 @@ def kernel_of(model: Model, setup: Setup, masked: bool) -> str:
         dtype=dtype, head=model.head_size, value_head=model.sizes.get("dv", model.head_size), queries=1, keys=1,
         masked=masked, heads=model.heads,
         key_heads=model.kv_heads if grouped or broadcast else model.heads, grouped=grouped, causal=not masked,
-        dropout=dropout, training=setup.run == "training",
+        dropout=dropout, training=setup.run == "training", mask_trained=trained,
     )
-    wanted = setup.attention
+    wanted = setup.attention.removesuffix("-package")
     if wanted == "flash" and masked:
         wanted = "auto"  # a window is given as a mask, which flash does not take: PyTorch picks another for those
     try:

@@ -51,16 +51,21 @@ def sliding_mask(m: Structure, dtype: str, packed: bool = True) -> Tensor | None
     return boolean_mask(windowed=True) if m.has("narrow_window") else None
 
 
-def boolean_mask(windowed: bool = False) -> Tensor:
+def target_mask(m: Structure, dtype: str) -> Tensor | None:
+    """create_causal_mask of a decoder that reads an encoder: positions are counted by t."""
+    return as_numbers(boolean_mask(at="t"), dtype, "t") if m.kernel("full") == "eager" else None
+
+
+def boolean_mask(windowed: bool = False, at: str = "s") -> Tensor:
     """sdpa_mask: four aranges, then the comparisons, seen as (b, 1, s, s)."""
     batch, head = made("b", "int64", "batch numbers"), made("1", "int64", "head numbers")
-    rows = made("s", "int64", "query numbers")
-    rows = made("s", "int64", "query numbers")
-    columns = made("s", "int64", "key numbers")
-    columns = made("s", "int64", "key numbers")
-    mask = window_and_causal() if windowed else made("1 1 s s'", "bool", "causal mask")
+    rows = made(at, "int64", "query numbers")
+    rows = made(at, "int64", "query numbers")
+    columns = made(at, "int64", "key numbers")
+    columns = made(at, "int64", "key numbers")
+    mask = window_and_causal() if windowed else made(f"1 1 {at} {at}'", "bool", "causal mask")
     del batch, head, rows, columns
-    return mask.seen_as(dims("b 1 s s'"))
+    return mask.seen_as(dims(f"b 1 {at} {at}'"))
 
 
 def window_and_causal() -> Tensor:
@@ -77,9 +82,9 @@ def window_and_causal() -> Tensor:
     return result
 
 
-def as_numbers(mask: Tensor, dtype: str) -> Tensor:
+def as_numbers(mask: Tensor, dtype: str, at: str = "s") -> Tensor:
     """eager_mask: the boolean mask as numbers, 0 or the lowest of the dtype."""
-    return where(mask, "b 1 s s'", dtype, "causal mask as numbers")
+    return where(mask, f"b 1 {at} {at}'", dtype, "causal mask as numbers")
 
 
 def where(mask: Tensor, target: str, dtype: str, name: str) -> Tensor:

@@ -16,6 +16,7 @@ class Gradient(NamedTuple):
     full tensor of which the gradient is a slice), `contiguous` (a copy unless it is so), `saved` (what was saved at
     the edge's place),
     `unbind` (one element of the incoming gradient's last dimension),
+    `rows` (a tensor of `dims`, of whose last dimension the gradient is a part, with this memory order),
     `work` (no gradient at all: a tensor that the formula needs until it returns).
     steps: tensors like the gradient that are born (`+name`) and dropped (`-name`) on the way to it.
     """

@@ -49,3 +49,16 @@ def rms_weight_last(x: Tensor, name: str) -> Tensor:
 def l2_norm(x: Tensor) -> Tensor:
     """transformers' Llama4TextL2Norm: in fp32 without a weight, cast back."""
     return cast(normalised(cast(x, "fp32", "input in fp32")), x.dtype, "normalised")
+
+
+def rms_of_input(x: Tensor, name: str) -> Tensor:
+    """transformers' T5LayerNorm: the variance in fp32, the input itself divided by its root, then cast."""
+    with scope(name):
+        variance = mean_last(square(cast(x, "fp32", "input in fp32")))
+        h = mul(x, rsqrt(shift(variance)), "normalised in fp32")
+        w = weight("weight")
+        if w.dtype != "fp32":
+            h = cast(h, w.dtype, "normalised")
+        out = mul(w, h, "output")
+        del variance
+        return out

@@ -6,7 +6,7 @@ from typing import Any
 
 from peakmem.errors import Impossible, UnknownName
 from peakmem.estimate.dividing import applied, different_batches, fused_update, letters_of
-from peakmem.estimate.kernel_choice import kernel_of
+from peakmem.estimate.kernel_choice import kernels_of
 from peakmem.estimate.parameters import check_parts, targets_of
 from peakmem.estimate.structure import Segment, Structure, runs_of, segments_of, unfolded
 from peakmem.model import Model
@@ -51,7 +51,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
     if numbers.get("t", 0) % 8:
         switches.add("odd_target")
     if "position_bias" in switches:
-        switches |= {name for name, letter in (("uneven_sequence", "s"), ("uneven_target", "t")) if numbers[letter] % 16}
+        switches |= {f"uneven_{name}" for name, letter in (("sequence", "s"), ("target", "t")) if numbers[letter] % 16}
     if model.rotary_size:
         switches.add("partial_rotary")
     if "alibi" in switches and model.heads & (model.heads - 1):
@@ -223,13 +223,6 @@ def pieces_of(model: Model, setup: Setup) -> int:
 
 MOST_PIECES = 512
 """Longest loop that is written down step by step."""
-
-
-def kernels_of(model: Model, setup: Setup, narrow: bool) -> tuple[tuple[str, str], ...]:
-    """The kernel of each kind of attention; where scores get a trained bias, that between two sequences has none."""
-    masked = "masked" in model.switches
-    full = kernel_of(model, setup, masked, "position_bias" in model.switches)
-    return ("full", full), ("sliding", kernel_of(model, setup, narrow)), ("cross", kernel_of(model, setup, masked))
 
 
 def loss_pieces(model: Model, setup: Setup) -> dict[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 from peakmem.estimate.tape import Block, Tensor, current, scope
 from peakmem.immutable import immutable, replace
@@ -107,7 +108,8 @@ class Structure:
     def layers(self, name: str) -> Iterator[str]:
         """Run the layers: yields the kind of each inside its scope, repeated ones inside their fold."""
         tape = current()
-        for i, segment in enumerate(self.segments):
+        for i, segment in self.stack(stack):
+            tape.stacks.setdefault(f"{tape.scope}.{name}" if tape.scope else name, self.segments[:i])
             for copy in segment.copies:
                 with tape.repeated(segment.count(copy)):
                     for j, kind in enumerate(segment.kinds):
@@ -131,9 +133,12 @@ class Structure:
         wrap = current().wrap
         return self.inside(body, *inputs) if wrap is None else wrap(partial(self.inside, body), *inputs)
 
-    def both(self, body: Callable[..., tuple[Tensor, Tensor | None]], *inputs: object) -> tuple[Tensor, Tensor | None]:
-        """Run a layer that also hands out its attention's probabilities. A later run of it keeps none."""
-        second: list[Tensor | None] = [None]
+    def both(self, body: Callable[..., tuple[Tensor, Any]], *inputs: object) -> tuple[Tensor, Any]:
+        """Run a layer that also hands something else out, such as its attention's probabilities.
+
+        A later run of it keeps none.
+        """
+        second: list[Any] = [None]
 
         def first(m: Structure, *inputs: object) -> Tensor:
             x, other = body(m, *inputs)

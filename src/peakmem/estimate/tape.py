@@ -16,6 +16,7 @@ from peakmem.estimate.layout import Dims, Memory, flat, size_key
 
 if TYPE_CHECKING:
     from peakmem.estimate.node import Node
+    from peakmem.estimate.structure import Segment
 
 Key = tuple[Any, ...]  # (bytes, letters) or ("+", key, key, …)
 
@@ -191,6 +192,7 @@ class Tape:
         self.letters: dict[str, str] = {}  # letters that stand for others: one token is decoded
         self.single = ""  # which decoding step is written; empty: none
         self.layer_kind = ""
+        self.stacks: dict[str, tuple[Segment, ...]] = {}  # which layers come before those of this path
         self.sequence = 0
         self.flops: list[tuple[str, int, tuple[str, ...], str]] = []
         self.phase_name = ""

@@ -131,15 +131,17 @@ def convolution(x: Tensor, name: str, target: Dims | str) -> Tensor:
         return n.output(out)
 
 
-def embed(ids: Tensor, name: str, inputs: bool = True, scaled: bool = False) -> Tensor:
+def embed(ids: Tensor, name: str, inputs: bool = True, scaled: bool = False,
+          table: Parameter | None = None) -> Tensor:
     """nn.Embedding: keeps the ids; the weight's gradient is a whole new matrix (embedding_dense_backward).
 
     inputs: it is the module that the model calls its input embeddings. scaled: Gemma's, which multiplies them.
     """
     with scope(name):
-        w = weight("weight")
+        w = weight("weight") if table is None else table
         n = Node("embedding", w)
         embedding_backward(n, flat(ids.dims), flat(w.dims[1:]), flat(w.dims[:1]))
+    table: another module's weight, which this one shares.
         n.saves(ids, f"which rows of {n.scope} the gradient goes to")
         out = n.makes(ids.dims + w.dims[1:], w.dtype)
         n.gradient(0)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from peakmem.readers.defaults_recent import RECENT, RECENT_ALIASES
+from peakmem.readers.defaults_towers import TOWER_ALIASES, TOWERS
 
 Row = Mapping[str, Any]
 
@@ -76,6 +77,7 @@ DEFAULTS: Mapping[str, Row] = {
              "rotary_dim": 64, "n_inner": None, "activation_function": "gelu_new", "resid_pdrop": 0.0,
              "embd_pdrop": 0.0, "attn_pdrop": 0.0, "tie_word_embeddings": False},
     **RECENT,
+    **TOWERS,
     "mpt": {"d_model": 2048, "n_heads": 16, "n_layers": 24, "max_seq_len": 2048, "vocab_size": 50368,
             "attn_config": None, "tie_word_embeddings": True},
     "gpt2": {"vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": None,
@@ -107,6 +109,7 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
     "bloom": {"num_hidden_layers": "n_layer", "num_attention_heads": "n_head"},
     "mpt": {"hidden_size": "d_model", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"},
     **RECENT_ALIASES,
+    **TOWER_ALIASES,
     "mixtral": {"num_experts": "num_local_experts"},
     "qwen3_moe": {"num_local_experts": "num_experts"},
 }

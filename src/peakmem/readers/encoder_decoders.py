@@ -1,0 +1,46 @@
+"""T5 and Whisper: config.json fields -> keyword arguments of `Model`. The layers of the encoder come first."""
+
+from __future__ import annotations
+
+from peakmem.readers.fields import Fields
+from peakmem.readers.shared import Sizes, layers
+
+
+def t5(f: Fields) -> Sizes:
+    """T5, Flan-T5: the first layer of each stack makes the position bias that all of its layers add.
+
+    The head is always the embedding matrix; a file that says otherwise means that the output isn't scaled.
+    """
+    encoder = layers(f, "num_layers")
+    decoder = encoder if f.value("num_decoder_layers") is None else layers(f, "num_decoder_layers")
+    heads, dropout = f.count("num_heads"), f.fraction("dropout_rate")
+    gated, activation = _feed_forward(f)
+    scaled = f.value("tie_word_embeddings") is not False
+    if not scaled:
+        f.notes.append("tie_word_embeddings false only means that the output is not scaled: T5's head is always tied")
+    switches = {"encoder_decoder", "shared_inputs", "position_bias", "masked", *(("gated",) if gated else ()),
+                *(("scaled_output",) if scaled else ())}
+    return {
+        "layers": encoder + decoder, "layer_kinds": (*stack("encoder", encoder), *stack("decoder", decoder)),
+        "hidden": f.count("d_model"), "heads": heads, "kv_heads": heads, "head_size": f.count("d_kv"),
+        "feed_forward": f.count("d_ff"), "vocabulary": f.count("vocab_size"), "tied": True, "activation": activation,
+        "embedding_dropout": dropout, "attention_dropout": dropout, "hidden_dropout": dropout,
+        "switches": frozenset(switches), "sizes": {"B": f.count("relative_attention_num_buckets")},
+    }
+
+
+def stack(name: str, count: int) -> tuple[str, ...]:
+    """The kinds of a stack's layers, of which the first is one of its own."""
+    return (f"{name}, first", *((name,) * (count - 1)))
+
+
+def _feed_forward(f: Fields) -> tuple[bool, str]:
+    """feed_forward_proj: an activation, or `gated-` and one; gelu with a gate is T5 1.1's, gelu_new."""
+    word = f.value("feed_forward_proj")
+    if not isinstance(word, str) or word.count("-") > 1 or "-" in word and not word.startswith("gated-"):
+        raise f.wrong("feed_forward_proj", "give an activation, or gated- and an activation")
+    name = "gelu_new" if word == "gated-gelu" else word.removeprefix("gated-")
+    return word != name and word.startswith("gated-"), Fields(f.file, {"feed_forward_proj": name}, {}).activation(
+        "feed_forward_proj")
+
+
