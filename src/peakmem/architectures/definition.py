@@ -25,6 +25,7 @@ class Layers(NamedTuple):
 
     name: str
     block: Callable[[str], Iterator[Row]]
+    stack: str = ""
 
 
 Definition = Iterator[Row | Layers]

@@ -5,7 +5,8 @@ All work on (b, heads, s, d). Key positions carry the letter `s'`, so that score
 
 from __future__ import annotations
 
-from peakmem.estimate.layout import Dims, dense_order, dims, flat, is_one
+from peakmem.estimate.inplace import add_into
+from peakmem.estimate.layout import GAP, Dims, dense_order, dims, flat, is_one
 from peakmem.estimate.masks import where
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, autocast, autocast_off, cast, dropout, last, scale, softmax, tanh
@@ -284,9 +285,9 @@ def composite(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: boo
     keys, values = keys_as(keys), keys_as(values)
     b, a, t, d = keys.dims
     attn = matmul(query, scale(swap(keys, (b, a, d, t)), "keys, scaled"))
-    attn = softmax(attn)
     if mask is not None and mask.needs_grad:
         attn = add_into(attn, mask)
+    attn = softmax(attn)
     attn = dropout(attn, drop)
     low = cast(attn, origin)  # nobody uses it; make_tuple's arguments are evaluated from the right
     out = cast(matmul(attn, values), origin)

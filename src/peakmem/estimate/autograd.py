@@ -15,8 +15,9 @@ from __future__ import annotations
 from sys import getrefcount
 from typing import Any
 
-from peakmem.estimate.layout import GAP, Dims, dense_order, is_contiguous, is_dense, is_one, viewable
-from peakmem.estimate.node import Edge, Node
+from peakmem.estimate.layout import GAP, Dims, Memory, dense_order, flat, is_contiguous, is_dense, is_one, viewable
+from peakmem.estimate.node import Edge, Gradient, Node
+from peakmem.estimate.scratch import dense_for_product
 from peakmem.estimate.tape import Begin, Block, End, Parameter, Place, Tape, Tensor
 
 
@@ -65,19 +66,19 @@ def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor |
         short = [tape.new(dims, dtype, None, f"{label}: backward temporary {i}")
                  for i, (dims, dtype) in enumerate(line.temporaries, 1)]
         memory: Any = dense_order(line.dims, g.memory) if line.memory == "grad" else line.memory
-        alive = pass_through(tape, line.steps, g, label) if line.steps else {}
-        made = tape.new(line.dims, line.dtype, memory, name)
+        alive = pass_through(tape, line.steps, like(g, line), label) if line.steps else {}
+        made = tape.new(line.dims, line.dtype, None if line.how == "rows" else memory, name)
         alive.clear()
         made.view = line.view
         if line.edge < 0:
-            held.append(made)
         short += dense_for_product(tape, node.op, g, label)
+            held.append(made)
         else:
             results[line.edge] = made
-        del short, made
-    del unpacked, held, scratch
         if line.how == "rows":  # each row is longer than the gradient needs
             made = made.seen_as(node.edges[line.edge].dims, memory)
+        del short, made
+    del unpacked, held, scratch
     return results
 
 

@@ -98,15 +98,19 @@ class Structure:
         """Whether a layer, by its key from `copies`, is one of the frozen first ones."""
         return bool(layer) and self.segments[int(layer.partition(".")[0])].frozen
 
-    def copies(self) -> Iterator[tuple[str, str, str]]:
-        """Every interpreted layer: its key, its kind, how often it stands for one."""
-        for i, segment in enumerate(self.segments):
+    def stack(self, name: str) -> Iterator[tuple[int, Segment]]:
+        """The stretches of one stack of layers, numbered: those whose kinds begin with its name; "": all."""
+        return ((i, segment) for i, segment in enumerate(self.segments) if segment.kinds[0].startswith(name))
+
+    def copies(self, stack: str = "") -> Iterator[tuple[str, str, str]]:
+        """Every interpreted layer of a stack: its key, its kind, how often it stands for one."""
+        for i, segment in self.stack(stack):
             for copy in segment.copies:
                 for j, kind in enumerate(segment.kinds):
                     yield f"{i}.{copy}.{j}:", kind, segment.count(copy)
 
-    def layers(self, name: str) -> Iterator[str]:
-        """Run the layers: yields the kind of each inside its scope, repeated ones inside their fold."""
+    def layers(self, name: str, stack: str = "") -> Iterator[str]:
+        """Run the layers of a stack: yields the kind of each inside its scope, repeated ones inside their fold."""
         tape = current()
         for i, segment in self.stack(stack):
             tape.stacks.setdefault(f"{tape.scope}.{name}" if tape.scope else name, self.segments[:i])
