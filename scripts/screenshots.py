@@ -1,4 +1,4 @@
-"""Pictures of every section of the page: light and dark, wide and narrow. `python scripts/screenshots.py OUT [section]`."""
+"""Pictures of every section of the page, light and dark, wide and narrow: python scripts/screenshots.py OUT [section]."""
 
 from __future__ import annotations
 

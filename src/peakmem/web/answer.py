@@ -57,11 +57,13 @@ def estimate(request: Mapping[str, Any]) -> dict[str, Any]:
     """A ledger with its largest lines, the room on the GPU, and what another implementation would hold."""
     only(request, *RUN, "lines", "timeline", "allocator")
     model, settings = model_of(request), settings_of(request)
-    ledger = estimated(model, settings, request.get("allocator") is not False)
+    full = request.get("allocator") is not False
+    ledger = estimated(model, settings, full)
     found = ledger.as_json()
     ordered = sorted(ledger.lines, key=lambda line: (-line.bytes_at_peak, -line.bytes * line.count, line.name))
     found["lines"] = [vars(line).copy() for line in ordered[:whole(request, "lines", 12, MOST_LINES)]]
-    result = {"ledger": found, **largest(ledger), "room": room_of(ledger, settings), "beside": beside(model, settings)}
+    result = {"ledger": found, **largest(ledger), "room": room_of(ledger, settings),
+              "beside": others(model, settings) if full else None}
     if request.get("timeline") is True:
         result["timeline"] = changes_of(ledger)
     return result
@@ -107,7 +109,13 @@ def room_of(ledger: Ledger, settings: Mapping[str, Any]) -> dict[str, Any] | Non
             "reserved": totals.reserved}
 
 
-def beside(model: Model, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+def beside(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a full estimate says of other implementations."""
+    only(request, *RUN)
+    return {"beside": others(model_of(request), settings_of(request))}
+
+
+def others(model: Model, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the other implementations of this model would hold: the paper's block beside the real one."""
     from peakmem.architectures import CODE
 
@@ -223,7 +231,7 @@ def figure(name: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 
 
 ASKS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-    "estimate": estimate, "room": room, "fit": fit, "levers": levers, "compare": compare,
+    "estimate": estimate, "room": room, "beside": beside, "fit": fit, "levers": levers, "compare": compare,
     "sweep": sweep, "tables": figure("tables"),
     "three-layers": figure("three_layers"), "cells": figure("cells"), "growth": figure("growth"),
 }

@@ -42,7 +42,7 @@ def cells() -> dict[str, Any]:
             except PeakmemError:
                 continue
             parts = parts_of(ledger)
-            total = sum(size for *_, size in parts)
+            total = sum((size for *_, size in parts), Fraction(0))
             rows.append({"precision": precision, "optimizer": optimizer, "total": decimal(total),
                          "parts": [{"name": name, "kind": kind, "bytes": decimal(size),
                                     "cells": max(1, round(size))} for name, kind, size in parts],
@@ -87,8 +87,9 @@ def growth() -> dict[str, Any]:
     from peakmem.estimate import estimate
     from peakmem.tables.models import custom
 
-    base = {"batch": 4, "sequence": 1024, "attention": "flash"}
-    cases = (("as it is", {}, {}), ("batch × 2", {}, {"batch": 8}), ("sequence × 2", {}, {"sequence": 2048}),
+    base: dict[str, Any] = {"batch": 4, "sequence": 1024, "attention": "flash"}
+    cases: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
+             ("as it is", {}, {}), ("batch × 2", {}, {"batch": 8}), ("sequence × 2", {}, {"sequence": 2048}),
              ("layers × 2", {"layers": 24}, {}), ("width × 2", {"hidden": 1536, "heads": 24}, {}),
              ("batch × 250", {}, {"batch": 1000}))
     made: list[dict[str, Any]] = []

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from importlib.resources import files as resources
 from pathlib import Path
+from typing import cast
 
 from peakmem.errors import Impossible, Unreadable, printable
 from peakmem.version import __version__
@@ -21,7 +22,7 @@ from peakmem.web.colours_css import css
 from peakmem.web.still import stills
 
 STYLES = ("base.css", "kinds.css", "figures.css", "calculator.css")
-FIRST = {"model": "llama-3.1-8b", "settings": {"gpu": "H100 SXM 80GB"}}
+FIRST: dict[str, object] = {"model": "llama-3.1-8b", "settings": {"gpu": "H100 SXM 80GB"}}
 FIGURES: tuple[dict[str, object], ...] = ({"ask": "tables"}, {"ask": "cells"}, {"ask": "growth"},
                                           {"ask": "three-layers"})
 HOW = {
@@ -52,7 +53,11 @@ def scripts() -> list[str]:
 
 def first_answers() -> dict[str, str]:
     """What is painted before any engine is there."""
-    return {key(request): answered(request) for request in (*FIGURES, quick(FIRST), *beside(FIRST))}
+    found = {key(request): answered(request) for request in (*FIGURES, quick(FIRST), *resting(FIRST))}
+    for request, answer in found.items():
+        if answer.startswith('{"error"'):
+            raise RuntimeError(f"the page's own request {request} is refused: {answer}")
+    return found
 
 
 def quick(request: dict[str, object]) -> dict[str, object]:
@@ -60,11 +65,12 @@ def quick(request: dict[str, object]) -> dict[str, object]:
     return {**request, "lines": 0, "allocator": False}
 
 
-def beside(request: dict[str, object]) -> Iterator[dict[str, object]]:
+def resting(request: dict[str, object]) -> Iterator[dict[str, object]]:
     """What the page asks about one state when the reader rests."""
-    settings = dict(request["settings"])  # type: ignore[call-overload]
+    settings = dict(cast("dict[str, object]", request["settings"]))
     yield {**request, "ask": "levers"}
     yield {**request, "ask": "room"}
+    yield {**request, "ask": "beside"}
     settings.pop("batch", None)
     yield {**request, "settings": settings, "ask": "fit"}
 
@@ -88,6 +94,7 @@ def further_answers() -> bytes:
             keep(quick(request))
             if not more:
                 keep({**request, "ask": "room"})
+                keep({**request, "ask": "beside"})
     for more in ({"implementation": "paper"}, {"attention": "eager"}, {"batch": 8}, {"precision": "amp-bf16"}):
         keep(quick({"model": "custom", "settings": dict(sorted({**gpu, **more}.items()))}))
         keep(quick({**FIRST, "settings": dict(sorted({**gpu, **more}.items()))}))

@@ -1,7 +1,8 @@
-"""What a request of the page says: a model, its settings, and how much of the ledger is wanted. All of it is foreign."""
+"""What a request says: a model, its settings, and how much of the ledger is wanted. All of it is foreign."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,8 +12,8 @@ from peakmem.setup import FIELDS, Setup
 
 MOST = 2**20
 """Characters of one request."""
-NESTED = 12
-"""Settings or sizes are flat; a request that is deeper than a config.json is nothing of ours."""
+NESTED = 32
+"""Deeper than any config.json. Python in a browser has a small stack: 5,000 brackets would end it."""
 
 
 def parsed(text: str) -> dict[str, Any]:
@@ -25,10 +26,26 @@ def parsed(text: str) -> dict[str, Any]:
         raw = text.encode("utf-8")
     except UnicodeEncodeError:
         raise Unreadable("the request is not UTF-8 text") from None
+    if b"\0" in raw:  # elsewhere read as UTF-16
+        raise Unreadable("the request is not UTF-8 text")
+    if depth(text) > NESTED:
+        raise Unreadable("the request is nested too deeply")
     found = parse(raw, "the request")
     if not isinstance(found, dict):
         raise Unreadable("the request is not a JSON object")
     return found
+
+
+def depth(text: str) -> int:
+    """How deep brackets are nested, outside of strings."""
+    now = most = 0
+    for bracket in re.findall(r'"(?:[^"\\]|\\.)*(?:"|$)|[\[\]{}]', text, re.DOTALL):
+        if bracket in "[{":
+            now += 1
+            most = max(most, now)
+        elif bracket in "]}":
+            now -= 1
+    return most
 
 
 def only(request: Mapping[str, Any], *names: str) -> None:

@@ -17,7 +17,8 @@ export function key(value) {
 }
 
 export const live = () => mode === "served" || ready;
-export const knows = (request) => known.has(key(request));
+/** Whether one question holds up the next. */
+export const slow = () => mode === "live";
 
 /** Answers that lie in the page. Those of the first state at once, the others unpacked when they are needed. */
 export function unpack() {

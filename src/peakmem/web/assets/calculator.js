@@ -2,7 +2,7 @@
 /** Section 5: settings on one side, the answer in sight on the other. */
 import { bare, count, gib, h, kinds, moment, momentTitle, named, people, swatch, title, announce } from "./format.js";
 import { ask, mode } from "./ask.js";
-import { goTo, on, pin, request, state, tellAll } from "./store.js";
+import { atRest, goTo, on, pin, request, state, tellAll } from "./store.js";
 import { draw } from "./chart.js";
 import { Form } from "./form.js";
 import { Timeline } from "./timeline.js";
@@ -37,10 +37,18 @@ export class Calculator extends HTMLElement {
       this.largest);
     on("change", () => this.form.sync());
     on("answer", () => this.draw());
+    on("details", () => this.details());
     on("moment", () => { this.paint(); this.tell(); });
     on("pin", () => { this.paint(); this.compare(); });
     on("error", () => this.fail(state.error === "unanswered" ? this.unanswered() : state.error));
-    on("rest", () => this.rest());
+    atRest(() => this.retime());
+    atRest((still) => this.rest(still));
+    atRest(async (still) => {
+      const answer = await ask(request({ ask: "beside" }), "beside");
+      if (!answer || answer.error || !still()) return;
+      this.known = answer.beside;
+      this.judge();
+    });
     new ResizeObserver(() => { if (state.answer && this.picture.clientWidth !== this.drawn) { this.paint(); this.retime(); } }).observe(this.picture);
     this.drop();
   }
@@ -75,17 +83,20 @@ export class Calculator extends HTMLElement {
   draw() {
     const { ledger } = state.answer;
     this.fail("");
-    this.form.sized(ledger.run.model);
     this.headline.replaceChildren(h("strong", { class: "peak" }, gib(ledger.peak.bytes)), ` at the peak, ${moment(ledger.peak.moment)}. `,
       h("span", { class: "quiet" }, `${state.config ? state.model : ledger.run.model.name}, ${people(ledger.parameters.total)} parameters${ledger.parameters.trained === ledger.parameters.total ? "" : `, ${people(ledger.parameters.trained)} trained`}.`));
     this.best = "";
+    this.known = null;
     this.judge();
     this.paint();
+  }
+  details() {
+    this.form.sized(state.answer.ledger.run.model);
     this.table();
     this.tell();
     this.lines();
     this.compare();
-    announce(`peak ${gib(ledger.peak.bytes)}`);
+    announce(`peak ${gib(state.answer.ledger.peak.bytes)}`);
   }
 
   /** The verdict: of the tensors alone at once, with PyTorch's allocator as soon as the reader rests. */
@@ -99,7 +110,8 @@ export class Calculator extends HTMLElement {
     return [head, base, this.best ? `${this.best} ` : "", room.note ? h("span", { class: "quiet" }, `(${room.note}.) `) : ""];
   }
   others() {
-    const { ledger, beside } = state.answer;
+    const { ledger } = state.answer;
+    const beside = this.known ?? [];
     const kept = ledger.kinds.activations?.largest ?? 0;
     if (!beside.length) return [];
     const names = { paper: "by the paper (34sbh + 5as²b)", fused: "with fused kernels", torchtitan: "in torchtitan", transformers: "in transformers" };
@@ -181,12 +193,10 @@ export class Calculator extends HTMLElement {
   }
 
   /** What takes many estimates: asked when the reader rests. */
-  async rest() {
-    this.retime();
+  async rest(still) {
     if (!state.answer.room) return;
-    const name = JSON.stringify(request());
     const room = await ask(request({ ask: "room" }), "room");
-    if (!room || room.error || name !== JSON.stringify(request())) return;
+    if (!room || room.error || !still()) return;
     state.room = room;
     tellAll("room");
     this.judge();
@@ -195,7 +205,7 @@ export class Calculator extends HTMLElement {
     question.settings = { ...question.settings };
     delete question.settings.batch;
     const answer = await ask(question, "fit");
-    if (!answer || answer.error || name !== JSON.stringify(request())) return;
+    if (!answer || answer.error || !still()) return;
     this.best = answer.batch ? `Largest batch that fits: ${count(answer.batch)}; one more is ${gib(answer.one_more_exceeds_by ?? 0)} too much.` : "No batch fits, not even 1.";
     this.judge();
   }

@@ -2,7 +2,7 @@
 /** Section 6: the largest of each kind with its rule. Section 7: the levers. Section 8: against a real run. */
 import { gib, h, kinds, moment, named, signed, swatch, title, announce } from "./format.js";
 import { ask, mode } from "./ask.js";
-import { change, on, request, state } from "./store.js";
+import { atRest, change, on, request, state } from "./store.js";
 
 /** "largest: NAME: NAME is read …" says the name once. */
 const once = (why) => why.replace(/^largest: ([^:]+): \1:? ?/, "largest: $1: ");
@@ -10,7 +10,7 @@ const once = (why) => why.replace(/^largest: ([^:]+): \1:? ?/, "largest: $1: ");
 export class Rules extends HTMLElement {
   show(tables) {
     this.legend = tables.legend;
-    on("answer", () => this.draw());
+    on("details", () => this.draw());
   }
   draw() {
     const { ledger } = state.answer;
@@ -34,15 +34,19 @@ customElements.define("pm-ledger", Rules);
 
 export class Levers extends HTMLElement {
   show() {
-    this.turn = 0;
-    on("rest", () => this.fetch());
+    atRest(() => (this.seen || !this.answer ? this.fetch() : null));
     on("answer", () => { if (this.answer && this.name !== JSON.stringify(request())) this.classList.add("stale"); });
+    // Many estimates: only where somebody looks.
+    new IntersectionObserver((entries) => {
+      this.seen = entries.some((entry) => entry.isIntersecting);
+      if (this.seen && state.answer && this.name !== JSON.stringify(request())) this.fetch();
+    }, { rootMargin: "300px" }).observe(this);
   }
   async fetch() {
-    const question = request({ ask: "levers" });
-    const answer = await ask(question, "levers");
-    if (answer === undefined) return;
-    this.name = JSON.stringify(request());
+    const name = JSON.stringify(request());
+    const answer = await ask(request({ ask: "levers" }), "levers");
+    if (answer === undefined || name !== JSON.stringify(request())) return;
+    this.name = name;
     this.classList.remove("stale");
     if (!answer || answer.error) {
       this.replaceChildren(h("p", {}, answer?.error ?? (mode === "live" ? "The levers are tried as soon as the calculator is there." : "This copy has not tried the levers on this configuration. Run peakmem serve for any.")));
@@ -90,7 +94,7 @@ export class Check extends HTMLElement {
     this.verdict = h("p", { class: "verdict", "aria-live": "polite" });
     this.replaceChildren(h("pre", { tabindex: 0 }, h("code", {}, CODE)), h("p", { class: "controls" }, copied),
       h("div", { class: "controls fields measured" }, Object.entries(this.inputs).map(([name, input]) => h("label", { class: "field" }, h("span", {}, `${name}, GiB`), input))), this.bars, this.verdict);
-    on("answer", () => this.draw());
+    on("details", () => this.draw());
     on("room", () => this.draw());
     this.draw();
   }

@@ -1,6 +1,6 @@
 // @ts-check
 /** One state, one event for each thing that changes. The engine is asked from here and from nowhere else. */
-import { ask, knows, live } from "./ask.js";
+import { ask, slow } from "./ask.js";
 import { toHash, fromHash } from "./url.js";
 
 export const start = { model: "llama-3.1-8b", config: null, sizes: {}, settings: { gpu: "H100 SXM 80GB" } };
@@ -50,6 +50,11 @@ export function load(given) {
   return refresh();
 }
 
+function failed() {
+  delete document.documentElement.dataset.busy;
+  emit("error");
+}
+
 let latest = 0;
 export async function refresh() {
   const turn = ++latest;
@@ -57,15 +62,14 @@ export async function refresh() {
   document.documentElement.dataset.busy = "";
   const answer = await ask(request({ lines: 0, allocator: false }), "estimate");
   if (turn !== latest || answer === undefined) return;
-  delete document.documentElement.dataset.busy;
   if (answer === null) {
     state.error = "unanswered";
-    emit("error");
+    failed();
     return;
   }
   if (answer.error) {
     state.error = answer.error;
-    emit("error");
+    failed();
     return;
   }
   state.error = "";
@@ -73,14 +77,27 @@ export async function refresh() {
   state.room = null;
   emit("answer");
   performance.measure("answer", { start: began });
-  later();
+  afterPaint(() => {
+    if (turn !== latest) return;
+    emit("details");
+    delete document.documentElement.dataset.busy;
+    later();
+  });
 }
 
-/** What takes several estimates waits until the reader rests. */
+/** The chart is painted first; tables and words follow in the next task. */
+const afterPaint = (what) => (document.hidden ? setTimeout(what) : requestAnimationFrame(() => setTimeout(what)));
+
+/** What takes several estimates waits until the reader rests, one after the other; a change ends the row. */
+const resting = [];
+export const atRest = (task) => resting.push(task);
 let timer = 0;
 function later() {
   clearTimeout(timer);
-  timer = setTimeout(() => emit("rest"), 120);
+  const turn = latest;
+  timer = setTimeout(async () => {
+    for (const task of resting) if (turn === latest) await task(() => turn === latest);
+  }, slow() ? 500 : 150);
 }
 
 /** The moment that slider, grid and chart share. */
@@ -106,4 +123,3 @@ export function begin() {
   return unknown;
 }
 
-export { live, knows };
