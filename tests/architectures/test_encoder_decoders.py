@@ -1,4 +1,4 @@
-"""Models with an encoder and a decoder against the real models: parameters by name and shape, traced steps."""
+"""RoBERTa, and models with an encoder and a decoder, against the real models: parameters by name and shape, traced steps."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ from peakmem.readers.hf_config import from_config
 from peakmem.setup import Setup
 from tests.reference_steps import DATA, differences, events_by_phase, ids_of, records
 
-FAMILIES = ("t5",)
+FAMILIES = ("roberta", "t5")
 TINY = {record["id"]: record for record in json.loads((DATA / "traced_encoder_decoders.json").read_text())}
 
 T5 = {"model_type": "t5", "d_model": 48, "d_kv": 10, "d_ff": 56, "num_layers": 3, "num_decoder_layers": 2,
       "num_heads": 4, "vocab_size": 97, "relative_attention_num_buckets": 12, "decoder_start_token_id": 0}
+ROBERTA = {"model_type": "roberta", "hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3,
+           "num_attention_heads": 6, "vocab_size": 97, "max_position_embeddings": 40}
 VARIANTS: dict[str, dict[str, Any]] = {
+    "roberta": ROBERTA,
+    "roberta, untied": ROBERTA | {"tie_word_embeddings": False},
     "t5": T5,
     "t5 1.1": T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
     "t5, as many layers": T5 | {"num_decoder_layers": None},
@@ -35,7 +39,8 @@ def real_model(config: dict[str, Any]) -> Any:
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     with torch.device("meta"):
-        return transformers.AutoModelForSeq2SeqLM.from_config(transformers.AutoConfig.for_model(**config))
+        auto = "AutoModelForMaskedLM" if config["model_type"] == "roberta" else "AutoModelForSeq2SeqLM"
+        return getattr(transformers, auto).from_config(transformers.AutoConfig.for_model(**config))
 
 
 def sides(shape: Dims, numbers: dict[str, Any]) -> tuple[int, ...]:
@@ -78,6 +83,13 @@ def test_the_target_is_as_long_as_the_source_unless_it_is_said() -> None:
     same = estimate(model, sequence=24, target=24).phases
     assert estimate(model, sequence=24).phases == same
     assert estimate(model, sequence=24, target=8).phases != same
+
+
+def test_positions_begin_behind_the_padding_tokens_number() -> None:
+    model = from_config(ROBERTA)
+    assert (model.positions, model.longest) == (40, 38)
+    with pytest.raises(Impossible, match="40 positions|38 positions"):
+        estimate(model, sequence=39)
 
 
 def test_generation_is_refused_in_one_line() -> None:

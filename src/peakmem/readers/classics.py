@@ -83,9 +83,10 @@ def bert(f: Fields) -> Sizes:
     refuse(f, "add_cross_attention", "attention to an encoder")
     refuse(f, "is_decoder", "causal attention in BERT")
     switches, name = set(BIASES), architecture(f)
-    if name == "BertModel":
+    if name in ("BertModel", "RobertaModel"):
         switches |= {"pooler"}
-        f.notes.append("BertModel is trained as BertForMaskedLM: with the head, without the pooler")
+        f.notes.append(f"{name} is trained as {name.removesuffix('Model')}ForMaskedLM: with the head, without the "
+                       "pooler")
     return {
         "layers": f.count("num_hidden_layers"), "hidden": f.count("hidden_size"), "heads": heads, "kv_heads": heads,
         "head_size": head_size(f, own=False), "feed_forward": f.count("intermediate_size"),
@@ -96,6 +97,16 @@ def bert(f: Fields) -> Sizes:
         "attention_dropout": f.fraction("attention_probs_dropout_prob"), "hidden_dropout": dropout,
         "switches": frozenset(switches),
     }
+
+
+def roberta(f: Fields) -> Sizes:
+    """RoBERTa: as BERT; positions begin behind the padding token's number."""
+    sizes = bert(f)
+    longest = sizes["positions"] - f.count("pad_token_id", least=0) - 1
+    if longest < 1:
+        raise Impossible(f"{f.file}: {f.said('max_position_embeddings')} leaves no positions behind "
+                         f"{f.said('pad_token_id')}")
+    return sizes | {"longest": longest}
 
 
 def vit(f: Fields) -> Sizes:

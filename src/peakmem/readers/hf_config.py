@@ -38,10 +38,11 @@ from peakmem.readers import classics, decoders, encoder_decoders, mixtures, open
 from peakmem.readers.defaults import ALIASES, DEFAULTS, HARMLESS
 from peakmem.readers.fields import Fields
 from peakmem.readers.json_file import NotFinite
+from peakmem.readers.quantised import stored_of
 from peakmem.readers.shared import Sizes, architecture
 
 FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
-    "llama": decoders.llama, "mistral": decoders.mistral, "qwen2": decoders.qwen2, "qwen3": decoders.qwen3,
+    "llama": decoders.llama, "granite": decoders.granite, "mistral": decoders.mistral, "qwen2": decoders.qwen2, "qwen3": decoders.qwen3,
     "phi3": decoders.phi3, "gemma": decoders.gemma, "gemma2": decoders.gemma2, "gemma3_text": decoders.gemma3,
     "olmo2": decoders.olmo2, "stablelm": decoders.stablelm, "falcon": open_models.falcon, "bloom": open_models.bloom,
     "phi": open_models.phi, "cohere": open_models.cohere, "starcoder2": open_models.starcoder2,
@@ -51,12 +52,12 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
     "mamba": recurrent.mamba, "jamba": recurrent.jamba, "nemotron_h": recurrent.nemotron_h,
     "mixtral": decoders.mixtral, "qwen3_moe": decoders.qwen3_moe, "gpt2": classics.gpt2,
     "gpt_neox": classics.gpt_neox, "opt": classics.opt, "bert": classics.bert, "vit": classics.vit,
-    "t5": encoder_decoders.t5,
+    "t5": encoder_decoders.t5, "roberta": classics.roberta,
 }
 """transformers' model_type -> the function that reads it."""
 
 CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "vit": "ViTForImageClassification",
-                              "t5": "T5ForConditionalGeneration"}
+                              "t5": "T5ForConditionalGeneration", "roberta": "RobertaForMaskedLM"}
 NESTED: Mapping[str, str] = {"gemma3": "gemma3_text", "llama4": "llama4_text", "qwen3_5": "qwen3_5_text"}
 """Files with a text part and a vision part: only the text part is read."""
 OLD_NAMES: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {"phi-msft": open_models.phi_msft,
@@ -90,7 +91,11 @@ def from_config(config: Any, name: str = "model", file: str = "config.json") -> 
     fields = Fields(file, given, DEFAULTS[kind], ALIASES.get(kind))
     sizes = FAMILIES[kind](fields)
     notes += [*_class_note(kind, fields), *fields.notes, *_unused(fields)]
-    return Model(name=name, architecture=kind, source=f"config.json ({given.get('model_type')})",
+    stored, why = None, ""
+    if given.get("quantization_config") is not None:
+        stored, why = stored_of(given["quantization_config"], sizes["layers"])
+        notes += [why] if why else []
+    return Model(name=name, architecture=kind, stored=stored, source=f"config.json ({given.get('model_type')})",
                  notes=tuple(dict.fromkeys(notes)), **sizes)
 
 
@@ -106,22 +111,18 @@ def _text_part(config: Mapping[str, Any], kind: str, file: str) -> dict[str, Any
 def _class_note(kind: str, fields: Fields) -> list[str]:
     named = architecture(fields)
     expected = CLASSES.get(kind) or kind.removesuffix("_text").replace("_", "") + "forcausallm"
-    if not named or named.lower() == expected.lower() or (kind, named) == ("bert", "BertModel"):
+    if not named or named.lower() == expected.lower() or (kind, named) in (("bert", "BertModel"), ("roberta", "RobertaModel")):
         return []
     what = CLASSES.get(kind, "a causal language model")
     return [f"architectures says {printable(named, 60)[1:-1]}; counted as {what}"]
 
 
 def _unused(fields: Fields) -> list[str]:
-    """What the file says and peakmem does not use: dtype, quantisation, unknown fields; one line each."""
+    """What the file says and peakmem does not use: dtype, unknown fields; one line each."""
     given, notes = fields.given, []
     dtype = given.get("dtype", given.get("torch_dtype"))
     if dtype is not None:
         notes.append(f"the file says {printable(dtype, 30).strip(chr(39))}; the dtypes are those of --precision")
-    quantised = given.get("quantization_config")
-    if quantised is not None:
-        method = quantised.get("quant_method", "") if isinstance(quantised, dict) else quantised
-        notes.append(f"quantization_config ({printable(method, 30)}) is ignored: weights as in --precision")
     silent = {k for k, v in given.items() if v is None or v is False}
     unknown = sorted(set(given) - fields.used - HARMLESS - silent - {"quantization_config"})
     if unknown:
