@@ -6,7 +6,9 @@ kernel behind it. Lines stand in the order in which things happen.
 
 from __future__ import annotations
 
-from peakmem.estimate.layout import Dims, dense_order
+from typing import Any
+
+from peakmem.estimate.layout import FLOATS, Dims, dense_order
 from peakmem.estimate.node import Node
 from peakmem.estimate.tape import Parameter, Tensor, current
 
@@ -108,6 +110,13 @@ def cast(x: Tensor, dtype: str, name: str = "") -> Tensor:
     out = result_like(n, x, dtype, name or f"{dtype} copy")
     n.gradient(0, "pass")
     return n.output(out)
+
+
+def floats_cast(given: Any, dtype: str) -> Any:
+    """An argument, or a tuple of them, with floating tensors in this dtype, if one is named."""
+    if isinstance(given, tuple):
+        return tuple(floats_cast(part, dtype) for part in given)
+    return cast(given, dtype) if dtype and isinstance(given, Tensor) and given.dtype in FLOATS else given
 
 
 def square(x: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 from peakmem.estimate.layout import Dims, flat, size_key
 from peakmem.estimate.node import Node
+from peakmem.estimate.ops import floats_cast
 from peakmem.estimate.resizable import Resizable
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Key, Parameter, Record, Tape, Tensor
@@ -239,7 +240,7 @@ class FullyShard(Whole):
         """The unit of a layer; of what is in no layer, if the name of the layer is empty."""
         if layer not in self.units:
             own = [p for key, p in self.tape.parameters.items()
-                   if (key.startswith(layer) if layer else ":" not in key)]
+                   if p.shard is not None and (key.startswith(layer) if layer else ":" not in key)]
             self.units[layer] = self.unit_type(self, own)
         return self.units[layer]
 
@@ -259,11 +260,11 @@ class FullyShard(Whole):
         self.synchronises = self.m.sync_each_batch or micro_batch == self.m.micro_batches - 1
 
     def layer(self, body: Callable[..., Tensor], x: Tensor, *others: object) -> Tensor:
-        """A layer between its hooks."""
+        """A layer between its hooks. A policy casts what it is called with first (cast_forward_inputs)."""
         unit = self.unit(self.tape.layer)
+        x, *others = floats_cast((x, *others), self.m.shard_dtype and self.m.dtype)
         unit.gather_all(forward=True)
-        x = unit.watched(x)
-        y = body(x, *others)
+        y = body(x := unit.watched(x), *others)
         if self.m.reshard != "none":
             unit.reshard()
         unit.ends(y)
