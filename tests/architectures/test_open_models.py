@@ -10,7 +10,7 @@ import pytest
 
 from peakmem.architectures import code_of
 from peakmem.architectures.definition import Row
-from peakmem.errors import Impossible
+from peakmem.errors import Impossible, Unreadable
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.layout import Dims, dims
 from peakmem.estimate.replay import compiled, replay, value
@@ -159,6 +159,12 @@ def test_broadcast_heads_leave_the_fused_kernels() -> None:
 def test_what_transformers_cannot_run_is_refused(config: dict[str, Any], words: str) -> None:
     with pytest.raises(Impossible, match=words):
         from_config(config)
+
+
+def test_modules_that_are_interpreted_one_by_one_are_few() -> None:
+    heads = {"hidden_size": 2**20, "num_attention_heads": 2**19, "num_key_value_heads": 2**19}
+    with pytest.raises(Unreadable, match="at most 1,024"):
+        from_config(SIZES | heads | {"model_type": "stablelm", "qk_layernorm": True})
 
 
 def test_a_phi_file_with_its_first_names() -> None:

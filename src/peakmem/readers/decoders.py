@@ -17,6 +17,10 @@ from peakmem.readers.shared import (
 )
 
 
+MOST_HEADS = 1024
+"""Most heads where each has modules of its own, which are interpreted one by one."""
+
+
 def decoder(f: Fields, *switches: str, act: str = "hidden_act") -> Sizes:
     """What all of them have in common."""
     heads = f.count("num_attention_heads")
@@ -41,6 +45,15 @@ def llama(f: Fields) -> Sizes:
     sizes = biased(f, decoder(f))
     if f.flag("mlp_bias"):
         sizes["switches"] |= {"mlp_bias"}
+    return sizes
+
+
+def granite(f: Fields) -> Sizes:
+    """Granite: multipliers on embeddings, layers, scores and logits, whatever their values."""
+    for name in ("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"):
+        f.value(name)
+    sizes = llama(f)
+    sizes["switches"] |= {"scaled_logits"}
     return sizes
 
 
@@ -93,6 +106,8 @@ def stablelm(f: Fields) -> Sizes:
                           ("use_parallel_residual", "parallel_residual")):
         if f.flag(field):
             sizes["switches"] |= {switch}
+    if "norm_per_head" in sizes["switches"] and sizes["heads"] > MOST_HEADS:
+        raise f.wrong("num_attention_heads", f"with qk_layernorm, a norm for each head, at most {MOST_HEADS:,}")
     sizes["head_size"] = head_size(f, own=False)
     rotated = rotary_part(f, sizes["head_size"], "partial_rotary_factor", 0.25, exact=True)
     return sizes | {"rotary_size": rotated, "hidden_dropout": f.fraction("hidden_dropout")}

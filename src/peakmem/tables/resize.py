@@ -114,6 +114,7 @@ def _consistent(model: Model) -> None:
         refuse(f"--heads {model.heads:,} × --head-size {model.head_size:,} must be --hidden {model.hidden:,}")
     if "multi_query" in model.switches and model.kv_heads != 1:
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} with multi_query has one")
+    alike |= fixed and model.architecture != "stablelm" and not model.switches & {"multi_query", "grouped_qkv"}
     if model.kv_heads != model.heads and (alike or model.architecture == "vit"):
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} has as many as --heads {model.heads:,}")
     rotary = model.architecture not in ("gpt2", "opt", "bert", "vit", "bloom", "mpt", "gpt_bigcode")
