@@ -185,7 +185,7 @@ def test_list(ask: Ask, table: str) -> None:
 def test_help_and_version(ask: Ask) -> None:
     shown = ask("--help")
     assert shown.code == 0 and "peakmem estimate llama-3.1-8b" in shown.out
-    for later in ("trace", "accuracy"):
+    for later in ("accuracy",):
         assert later not in shown.out + ask("estimate", "--help").out.replace("traceback", "")
     assert ask("--version").out == ask("-V").out and ask("--version").out.startswith("peakmem 0")
     nothing = ask()

@@ -52,7 +52,7 @@ class RealClock:
         """End the last phase."""
         self.enter("end")
 
-    def track(self, tensor: torch.Tensor, kind: str, module: str = "") -> None:
+    def track(self, tensor: torch.Tensor, kind: str, module: str = "", name: str = "") -> None:
         """Do nothing: the profiler sees every allocation."""
 
     def watching(self, model: torch.nn.Module) -> Any:

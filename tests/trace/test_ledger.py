@@ -11,7 +11,7 @@ from peakmem import Model, Setup, estimate
 from peakmem.ledger import TRAINING_MOMENTS, Ledger
 from peakmem.ledger_json import from_json
 from peakmem.readers.hf_config import from_config
-from peakmem.trace.ledger import _as_json
+from peakmem.trace.models import as_json
 from peakmem.trace.process import Worker
 
 DEEP = LLAMA | {"num_hidden_layers": 5, "architectures": ["LlamaForCausalLM"], "max_position_embeddings": 512}
@@ -19,7 +19,7 @@ DEEP = LLAMA | {"num_hidden_layers": 5, "architectures": ["LlamaForCausalLM"], "
 
 def traced(worker: Worker, of: dict[str, Any]) -> Ledger:
     """Return the ledger of a setting."""
-    return from_json(worker.call(_as_json, of, None, ()))
+    return from_json(worker.call(as_json, of, {}, ()))
 
 
 @pytest.fixture(scope="module")

@@ -9,15 +9,16 @@ import pytest
 from peakmem.errors import PeakmemError, Unreadable
 from peakmem.ledger import Ledger
 from peakmem.ledger_json import from_json
+from peakmem.trace.files import trace_function
 from peakmem.trace.process import TraceError, Worker
-from peakmem.trace.user import _as_json, trace_function
+from peakmem.trace.user import as_json
 
 FILE = Path(__file__).with_name("user_models.py")
 
 
 def traced(worker: Worker, name: str) -> Ledger:
     """Return the ledger of one of the functions, from the shared process."""
-    return from_json(worker.call(_as_json, str(FILE), name, None, {}))
+    return from_json(worker.call(as_json, str(FILE), name, "", {}))
 
 
 def test_an_optimizer_made_by_the_user_updates_the_moved_parameters(worker: Worker) -> None:

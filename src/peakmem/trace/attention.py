@@ -66,7 +66,9 @@ class AttentionOnGPU:
             training=training,
             mask_trained=attn_mask is not None and attn_mask.requires_grad,
         )
-        kernel = choose(call, self.gpu, VERSION, self.only) if query.dim() == 4 else "math"
+        # A window comes as a mask, which flash does not take: torch picks another kernel for those layers.
+        only = "" if self.only == "flash" and attn_mask is not None else self.only
+        kernel = choose(call, self.gpu, VERSION, only) if query.dim() == 4 else "math"
         self.calls[kernel] += 1
         if kernel == "math":
             self.in_math = True

@@ -10,6 +10,8 @@ from typing import Any, cast
 import torch
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
+from peakmem.errors import PeakmemError
+
 TASKS = {
     "causal": "AutoModelForCausalLM",
     "mlm": "AutoModelForMaskedLM",
@@ -24,21 +26,26 @@ def build(
     task: str,
     dtype: torch.dtype,
     attention: str,
-    lora: Mapping[str, int] | None = None,
+    lora: Mapping[str, Any] | None = None,
     checkpointing: bool = False,
     selective: Sequence[str] | None = None,
+    dropout: float | None = None,
 ) -> torch.nn.Module:
     """Return the model on the meta device, in training mode.
 
     Building on meta and moving once keeps tied parameters tied and costs no memory; random initialisation under
     ``FakeTensorMode`` may loop for ever (``trunc_normal_``). `selective`: operations, written ``aten.mm.default``,
-    whose outputs checkpointing keeps instead of running them again.
+    whose outputs checkpointing keeps instead of running them again. `dropout`: every probability of the configuration.
     """
     import transformers
 
     known = {key: value for key, value in config.items() if key not in _IGNORED}
     settings = transformers.AutoConfig.for_model(**known)
     settings.use_cache = False
+    if dropout is not None:
+        for name, value in vars(settings).items():
+            if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, float):
+                setattr(settings, name, dropout)
     with torch.device("meta"):
         auto = getattr(transformers, TASKS[task])
         model: Any = auto.from_config(settings, dtype=dtype, attn_implementation=attention)
@@ -59,17 +66,25 @@ def _operation(name: str) -> Any:
     return attrgetter(name)(torch.ops)
 
 
-def _with_lora(model: torch.nn.Module, lora: Mapping[str, int], task: str) -> torch.nn.Module:
+def _with_lora(model: torch.nn.Module, lora: Mapping[str, Any], task: str) -> torch.nn.Module:
     import peft
 
     config = peft.LoraConfig(
         r=lora["r"],
         lora_alpha=lora["alpha"],
-        target_modules="all-linear",
+        target_modules=lora.get("targets", "all-linear"),
         lora_dropout=0.0,
         task_type={"causal": "CAUSAL_LM", "seq2seq": "SEQ_2_SEQ_LM"}.get(task),
     )
     return peft.get_peft_model(model, config)
+
+
+def layers_of(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """Return the modules of the model's longest module list, its layers."""
+    lists = [list(m) for m in model.modules() if isinstance(m, torch.nn.ModuleList)]
+    if not lists:
+        raise PeakmemError("the model has no list of layers (torch.nn.ModuleList)")
+    return max(lists, key=len)
 
 
 def move(model: torch.nn.Module, device: str) -> dict[int, torch.Tensor]:

@@ -2,98 +2,59 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from peakmem.ledger import KINDS, ChartRow, Detail, KindPeak, Ledger, Line, Parameters, Peak, Totals
-from peakmem.ledger_json import from_json
-from peakmem.tables.kernels import GPU
+from peakmem.ledger import KINDS, ChartRow, Detail, KindPeak, Ledger, Line, Parameters, Peak
 
 from .classify import classify
-from .process import in_process
+from .lines import KIND_OF, WHY, Lines, lines_of_scratch
+from .outside import Outside
+from .scratch import Taken, not_counted
 from .summary import first_of_step, levels_of, phase_bytes, rounded
 from .thirds import chart_ends
 from .tracer import Block, Tracer
 
-KIND_OF = {
-    "parameter": "weights",
-    "buffer": "weights",
-    "weight_cast": "weights",
-    "unsharded": "weights",
-    "gradient": "gradients",
-    "optimizer_state": "optimizer_state",
-    "saved": "activations",
-    "held": "temporary",  # between forward and backward: activations, see `_held_as_activations`
-    "recomputed": "activations",
-    "input": "temporary",
-    "temporary": "temporary",
-}
-WHY = {
-    "parameter": "a parameter",
-    "buffer": "a buffer of the module",
-    "input": "a tensor of the batch",
-    "weight_cast": "autocast's low-precision copy of a parameter",
-    "unsharded": "a parameter made whole from its shards",
-    "gradient": "the gradient of a parameter",
-    "optimizer_state": "the optimizer's state of a parameter",
-    "saved": "some backward node needs it",
-    "held": "alive after the forward, though no backward node saved it",
-    "recomputed": "made by the second run of a checkpointed layer",
-    "temporary": "no node needs it longer",
-}
 PHASE = {"zero": "clear"}
 
 
-def ledger_of(tracer: Tracer, run: Mapping[str, Any], parameters: Parameters, notes: Iterable[str] = ()) -> Ledger:
-    """Return the ledger of a trace's last step. `run`: versions and settings, `notes`: what was assumed."""
+def ledger_of(
+    tracer: Tracer, run: Mapping[str, Any], parameters: Parameters, notes: Iterable[str] = (), gpu: str = ""
+) -> Ledger:
+    """Return the ledger of a trace's last step.
+
+    `run`: versions and settings, `notes`: what was assumed, `gpu`: the one whose totals are wanted.
+    """
     classify(tracer)
     levels = levels_of(tracer, rounded)
     numbers = phase_bytes(tracer, levels, rounded)
     start = tracer.phases[first_of_step(tracer)][2]
-    peak = max(levels[start:])
     names = (
         "step_start",
         "after_forward",
         "forward_peak",
         "after_backward",
         "backward_peak",
+        "clip_peak",
         "optimizer_peak",
         "step_end",
     )
+    own = {block.op.split(".")[0] for block, _ in tracer.events if _foreign(block.op)}
+    outside = Outside(gpu)
     return Ledger(
         origin="trace",
         run=run,
-        notes=(*notes, *tracer.notes, *answers_given(tracer)),
-        totals=Totals(tensors=peak),
-        phases={name: numbers[name] for name in names},
+        notes=(*notes, *tracer.notes, *answers_given(tracer), *not_counted(tracer.unknown_scratch, own)),
+        totals=outside.totals(tracer, max(levels[start:])),
+        phases={name: numbers[name] for name in names if name in numbers},
         parameters=parameters,
-        walk=lambda: _Walk(tracer).detail(),
+        walk=lambda: _Walk(tracer).detail(outside.lines()),
         unroll=lambda: _Walk(tracer).timeline(),
     )
 
 
-def trace(setting: Mapping[str, Any], gpu: GPU | None = None, notes: Iterable[str] = ()) -> Ledger:
-    """Return the ledger of one setting (see `record.trace`), traced in a process of its own.
-
-    Raises `TraceError` if that process dies, and what torch or transformers raise.
-    """
-    return from_json(in_process(_as_json, dict(setting), gpu, tuple(notes)))
-
-
-def _as_json(setting: Mapping[str, Any], gpu: GPU | None, notes: tuple[str, ...]) -> dict[str, Any]:
-    import torch
-    import transformers
-
-    from . import record
-
-    tracer, model, calls = record.traced(setting, gpu)
-    total, trained = record.parameter_counts(model)
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    run = {"versions": versions, "gpu": (gpu or GPU()).name, "attention_kernels": calls, **setting}
-    # Which experts a token meets is not in a trace.
-    return ledger_of(tracer, run, Parameters(total, trained, total), notes).as_json(timeline=True)
+def _foreign(op: str) -> bool:
+    return "::" in op and not op.startswith(("aten::", "prims::", "c10d::", "_c10d_functional::", "fsdp::"))
 
 
 def answers_given(tracer: Tracer) -> tuple[str, ...]:
@@ -126,8 +87,8 @@ class _Walk:
             self.live.pop(block, None)
             self.sizes[KIND_OF[block.kind]] -= size
 
-    def detail(self) -> Detail:
-        """Return peak, largest moment of each kind, chart and lines."""
+    def detail(self, others: Iterable[Line] = ()) -> Detail:
+        """Return peak, largest moment of each kind, chart and lines; `others`: lines of what no tensor owns."""
         events = self.tracer.events
         at_start = dict(self.sizes)
         total = sum(at_start.values())
@@ -138,7 +99,7 @@ class _Walk:
             ends.setdefault(i, []).append(moment)
         rows = [ChartRow("start", total, total, at_start, at_start)]
         row_top, row_kinds = total, at_start
-        lines = _Lines(self.live)
+        lines = Lines(self.live)
         for i in range(self.start, self.end):
             for moment in ends.get(i, ()):
                 rows.append(ChartRow(moment, total, row_top, self._held_as_activations(moment), row_kinds))
@@ -163,7 +124,14 @@ class _Walk:
             for kind, (size, at) in largest.items()
             if size
         }
-        return Detail(Peak(top, self._named(top_at), top_kinds), kinds, tuple(rows), lines.made(top_live))
+        scratch = lines_of_scratch(
+            (each, self._place(each)) for each in self.tracer.scratch if each.begin >= self.start
+        )
+        made = (*lines.made(top_live), *scratch, *others)
+        return Detail(Peak(top, self._named(top_at), top_kinds), kinds, tuple(rows), made)
+
+    def _place(self, taken: Taken) -> str:
+        return self._at(max(taken.begin - 1, 0), taken.module)
 
     def _held_as_activations(self, moment: str) -> dict[str, int]:
         kinds = dict(self.sizes)
@@ -186,58 +154,12 @@ class _Walk:
         return "start" if at < 0 else self._moment(at, self.tracer.events[at][0])
 
     def _moment(self, at: int, block: Block) -> str:
+        return self._at(at, block.module)
+
+    def _at(self, at: int, module: str) -> str:
         name = next(name for name, _, start in reversed(self.tracer.phases[:-1]) if start <= at)
-        return "/".join(part for part in (PHASE.get(name, name), block.module) if part)
+        return "/".join(part for part in (PHASE.get(name, name), module) if part)
 
 
 def _why(kind: str) -> str:
     return "; ".join(WHY[ours] for ours, theirs in KIND_OF.items() if theirs == kind)
-
-
-class _Lines:
-    """Blocks of one step gathered into lines: alike but for the number of their layer."""
-
-    def __init__(self, alive: Iterable[Block]) -> None:
-        self.count: Counter[tuple[str, str, int, str]] = Counter()
-        self.born: dict[tuple[str, str, int, str], str] = {}
-        self.freed: dict[tuple[str, str, int, str], str] = {}
-        for block in alive:
-            self._born(block, "start")
-
-    @staticmethod
-    def _key(block: Block) -> tuple[str, str, int, str]:
-        module = re.sub(r"\.\d+(?=\.|$)", ".*", block.module)
-        what = block.op.removeprefix("aten::").split(".")[0] or block.kind
-        return f"{module}/{what}" if module else what, KIND_OF[block.kind], rounded(block.bytes), block.kind
-
-    def _born(self, block: Block, moment: str) -> None:
-        key = self._key(block)
-        self.count[key] += 1
-        self.born.setdefault(key, moment)
-
-    def saw(self, block: Block, change: int, moment: str) -> None:
-        """Count a birth or note an end."""
-        if change > 0:
-            self._born(block, moment)
-        else:
-            self.freed[self._key(block)] = moment
-
-    def made(self, at_peak: Iterable[Block]) -> tuple[Line, ...]:
-        """Return the lines in order of birth."""
-        held = Counter(self._key(block) for block in at_peak)
-        return tuple(
-            Line(
-                name=key[0],
-                kind=key[1],
-                bytes=key[2],
-                count=count,
-                formula="",
-                substituted="",
-                born=self.born[key],
-                freed=self.freed.get(key, ""),
-                why=WHY[key[3]],
-                source="traced",
-                at_peak=held[key],
-            )
-            for key, count in self.count.items()
-        )

@@ -8,10 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .master import OverMaster
+from .settings import STATES
+
 _IMPLEMENTATIONS: dict[str, dict[str, bool]] = {
     "foreach": {"foreach": True},
     "fused": {"fused": True},
     "loop": {"foreach": False},
+    "auto": {},
 }
 
 
@@ -108,8 +112,8 @@ OPTIMIZERS: dict[str, Callable[..., Any]] = {
 def make(model: torch.nn.Module, name: str = "AdamW", implementation: str = "foreach") -> Any:
     """Return the optimizer over the model's trained parameters, learning settings at their defaults.
 
-    `implementation`: ``foreach``, ``fused`` or ``loop``, torch's three. Raises `ValueError` for an unknown name and
-    whatever torch raises for an implementation it lacks.
+    `implementation`: ``foreach``, ``fused`` or ``loop``, torch's three, or ``auto``, its own choice. Raises
+    `ValueError` for an unknown name and whatever torch raises for an implementation it lacks.
     """
     if name not in OPTIMIZERS or implementation not in _IMPLEMENTATIONS:
         known = f"{', '.join(OPTIMIZERS)}; implementations {', '.join(_IMPLEMENTATIONS)}"
@@ -119,3 +123,10 @@ def make(model: torch.nn.Module, name: str = "AdamW", implementation: str = "for
     if name == "Muon":
         options["ends"] = outer(model)
     return OPTIMIZERS[name](trained, **options)
+
+
+def over_master(model: torch.nn.Module, name: str = "AdamW") -> OverMaster:
+    """Return the fused optimizer over fp32 master weights. Raises `ValueError` for a name that is not in `STATES`."""
+    if name not in STATES:
+        raise ValueError(f"no optimizer {name!r} over master weights; there are {', '.join(STATES)}")
+    return OverMaster((p for p in model.parameters() if p.requires_grad), STATES[name])

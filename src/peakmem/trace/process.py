@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import pickle
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 from peakmem.errors import PeakmemError
 
 T = TypeVar("T")
+_to_caller: list[Connection] = []  # in a worker: where its answers go
 
 
 class TraceError(PeakmemError):
@@ -44,14 +46,39 @@ class Worker:
         if self._process.is_alive():
             self._process.kill()
 
-    def call(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    def call(
+        self,
+        function: Callable[..., T],
+        *args: Any,
+        timeout: float = 0,
+        progress: Callable[[str], None] | None = None,
+        **kwargs: Any,
+    ) -> T:
         """Return ``function(*args, **kwargs)`` from the worker.
 
-        Raises what the function raised, with its traceback in the notes, or `TraceError` if the process died.
+        `timeout`: seconds after which the worker is ended, 0 for none. `progress` is called with what the worker says
+        of its work, from the second second on. Raises what the function raised, with its traceback in the notes, or
+        `TraceError` if the process died or took too long.
         """
+        start = time.monotonic()
+        said = ""
         try:
             self._here.send((function, args, kwargs))
-            result, error, trail = self._here.recv()
+            while True:
+                spent = time.monotonic() - start
+                if timeout and spent >= timeout:
+                    self._process.kill()
+                    where = f" at: {said}" if said else ""
+                    raise TraceError(f"no answer within {timeout:g} seconds{where}; --timeout gives more")
+                if not self._here.poll(min(0.2, timeout - spent) if timeout else 0.2):
+                    continue
+                answer = self._here.recv()
+                if not isinstance(answer, str):
+                    result, error, trail = answer
+                    break
+                said = answer
+                if progress is not None and time.monotonic() - start > 1:
+                    progress(said)
         except (EOFError, ConnectionError):
             self._process.join(timeout=10)
             code = self._process.exitcode
@@ -62,13 +89,28 @@ class Worker:
         return result  # type: ignore[no-any-return]
 
 
-def in_process(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Return ``function(*args, **kwargs)`` from a process that lives only for this call."""
+def report(text: str) -> None:
+    """Say what is being done, if this is a worker."""
+    if _to_caller:
+        _to_caller[0].send(text)
+
+
+def in_process(
+    function: Callable[..., T],
+    *args: Any,
+    timeout: float = 0,
+    progress: Callable[[str], None] | None = None,
+    **kwargs: Any,
+) -> T:
+    """Return ``function(*args, **kwargs)`` from a process that lives only for this call; see `Worker.call`."""
     with Worker() as worker:
-        return worker.call(function, *args, **kwargs)
+        return worker.call(function, *args, timeout=timeout, progress=progress, **kwargs)
 
 
 def _serve(channel: Connection) -> None:
+    _to_caller.append(channel)
+    # What traced code prints must not stand between the caller's own lines.
+    os.dup2(2, 1)
     while True:
         try:
             function, args, kwargs = channel.recv()

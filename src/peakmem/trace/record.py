@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ LOSSES = {"model": lambda output: output.loss, "sum": lambda output: output.logi
 
 def model_of(setting: Mapping[str, Any]) -> torch.nn.Module:
     """Return the setting's model on the meta device."""
-    return hf.build(
+    model = hf.build(
         setting["config"],
         setting["task"],
         DTYPES[setting["dtype"]],
@@ -31,7 +32,19 @@ def model_of(setting: Mapping[str, Any]) -> torch.nn.Module:
         setting.get("lora"),
         setting.get("checkpointing", False),
         setting.get("selective"),
+        setting.get("dropout"),
     )
+    hold(model, setting.get("freeze", ()), setting.get("frozen_layers", 0))
+    return model
+
+
+def hold(model: torch.nn.Module, patterns: Sequence[str], layers: int) -> None:
+    """Leave untrained what the patterns name, anywhere in a parameter's name, and the first `layers` layers."""
+    for name, parameter in model.named_parameters():
+        if any(fnmatch(name, f"*{pattern}*") for pattern in patterns):
+            parameter.requires_grad_(False)
+    for layer in hf.layers_of(model)[:layers] if layers else ():
+        layer.requires_grad_(False)
 
 
 def batch_of(setting: Mapping[str, Any], model: torch.nn.Module, device: str) -> dict[str, torch.Tensor]:
@@ -52,6 +65,8 @@ def batch_of(setting: Mapping[str, Any], model: torch.nn.Module, device: str) ->
 
 def optimizer_of(setting: Mapping[str, Any], model: torch.nn.Module) -> Any:
     """Return the setting's optimizer over the model's trained parameters."""
+    if setting.get("master"):
+        return optimizers.over_master(model, setting.get("optimizer", "AdamW"))
     return optimizers.make(model, setting.get("optimizer", "AdamW"), setting["optimizer_impl"])
 
 
@@ -75,8 +90,9 @@ def trace(setting: Mapping[str, Any], gpu: GPU | None = None, events: bool = Fal
     `setting`: a dictionary with ``config``, ``task``, ``dtype``, ``autocast``, ``attention``, ``checkpointing``,
     ``lora``, ``optimizer_impl``, ``accumulation``, ``batch`` and ``seq``. Optional: ``optimizer`` (a name of
     `optimizers.OPTIMIZERS`), ``loss`` ("sum": the logits' sum, no labels), ``set_to_none``, ``clip``, ``step``
-    ("first"), ``keep_output`` (alive through the backward), ``target_seq`` and ``selective`` (operations whose
-    outputs checkpointing keeps). All numbers are bytes.
+    ("first"), ``keep_output`` (alive through the backward), ``target_seq``, ``selective`` (operations whose outputs
+    checkpointing keeps), ``kernel`` (the one attention kernel), ``master`` (fp32 master weights), ``dropout``,
+    ``freeze`` (patterns) and ``frozen_layers``. All numbers are bytes.
     """
     tracer, model, calls = traced(setting, gpu)
     counts = parameter_counts(model)
@@ -94,7 +110,7 @@ def traced(setting: Mapping[str, Any], gpu: GPU | None = None) -> tuple[Tracer, 
     fake = fake_gpu.set_up()
     model = model_of(setting)
     plan = step_of(setting)
-    with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(gpu or GPU()) as sdpa:
+    with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(gpu or GPU(), setting.get("kernel", "")) as sdpa:
         hf.move(model, fake.device)
         batch = batch_of(setting, model, fake.device)
         tracer = Tracer(fake.device, sdpa)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from peakmem.allocator import Allocator, Settings
+from collections.abc import Iterator
+from typing import Any
+
+from peakmem.allocator import Allocator, Settings, replay
 
 from .tracer import Block, Tracer
 
@@ -30,3 +33,34 @@ def _peaks(tracer: Tracer, start: int, settings: Settings) -> dict[str, int]:
         else:
             allocator.free(held.pop(block))  # type: ignore[arg-type]
     return {"max_allocated": allocator.allocated_peak, "max_reserved": max(reserved, allocator.reserved_peak)}
+
+
+def totals(tracer: Tracer, workspace: int) -> tuple[int, int]:
+    """Return max_memory_allocated and max_memory_reserved of the whole run, kernels' scratch included.
+
+    `workspace`: bytes of one cuBLAS workspace; one comes with the first forward, one with the first backward. One
+    stream, default settings.
+    """
+    found = replay(list(_requests(tracer, workspace)))
+    return found.allocated.peak, found.reserved.peak
+
+
+def _requests(tracer: Tracer, workspace: int) -> Iterator[tuple[Any, int]]:
+    firsts = {}
+    for name, _, start in reversed(tracer.phases):
+        if name in ("forward", "backward"):
+            firsts[name] = start
+    taken: dict[int, list[tuple[Any, int]]] = {}
+    given: dict[int, list[tuple[Any, int]]] = {}
+    for number, each in enumerate(tracer.scratch):
+        for name, size in each.pieces:
+            taken.setdefault(each.begin, []).append(((number, name), size))
+            given.setdefault(each.end, []).append(((number, name), 0))
+    for i in range(len(tracer.events) + 1):
+        yield from given.get(i, ())
+        if workspace:
+            yield from ((f"workspace of {name}", workspace) for name, start in firsts.items() if start == i)
+        yield from taken.get(i, ())
+        if i < len(tracer.events):
+            block, change = tracer.events[i]
+            yield block, max(change, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -25,21 +25,18 @@ def shard(
     mesh: DeviceMesh,
     compute: torch.dtype | None,
     reduce: torch.dtype | None,
-    reshard: bool,
+    reshard: bool | str,
 ) -> None:
-    """Shard a model over the mesh: every layer, then what is left. `compute` and `reduce` None: no such cast."""
+    """Shard a model over the mesh: every layer, then what is left.
+
+    `compute` and `reduce` None: no such cast. `reshard`: whether layers are sharded again after their forward; "all":
+    the root unit too.
+    """
     policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=reduce)
     for layer in layers:
-        fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard)
-    fully_shard(model, mesh=mesh, mp_policy=policy)  # by default the root unit stays whole between forward and backward
-
-
-def layers_of(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """Return the modules of the model's longest module list, its layers."""
-    lists = [list(m) for m in model.modules() if isinstance(m, torch.nn.ModuleList)]
-    if not lists:
-        raise ValueError("the model has no list of layers to shard")
-    return max(lists, key=len)
+        fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=bool(reshard))
+    # By default the root unit stays whole between forward and backward.
+    fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=True if reshard == "all" else None)
 
 
 def trace(
@@ -50,31 +47,41 @@ def trace(
     `setting` is that of `record.trace` with ``gpus``, ``compute`` and ``reduce`` (dtypes or None),
     ``reshard_after_forward`` and ``sync`` ("every" micro-batch or only the "last").
     """
+    tracer, counts, calls = traced(setting, model, gpu)
+    return {"sdpa_kernels": calls, "n_params": counts[0], "n_trained": counts[1], **summary(tracer, events)}
+
+
+def traced(
+    setting: Mapping[str, Any], model: torch.nn.Module, gpu: GPU | None = None
+) -> tuple[Tracer, tuple[int, int], dict[str, int]]:
+    """Trace one rank's step of a meta model; return the tracer, parameter counts and the attention kernels' calls."""
     from . import record
 
     fake = fake_gpu.set_up(fallback=False)
-    wanted = [None if setting[name] is None else record.DTYPES[setting[name]] for name in ("compute", "reduce")]
     plan = record.step_of(setting)
-    parameters = list(dict.fromkeys(model.parameters()))
-    counts = {
-        "n_params": sum(p.numel() for p in parameters),
-        "n_trained": sum(p.numel() for p in parameters if p.requires_grad),
-    }
-    with (
-        ranks(setting["gpus"]) as mesh,
-        FakeTensorMode(allow_non_fake_inputs=True),
-        gpu_answers(gpu or GPU()) as sdpa,
-    ):
+    counts = record.parameter_counts(model)
+    answers = gpu_answers(gpu or GPU(), setting.get("kernel", ""))
+    with ranks(setting["gpus"]) as mesh, FakeTensorMode(allow_non_fake_inputs=True), answers as sdpa:
         hf.move(model, fake.device)
-        shard(model, layers_of(model), mesh, wanted[0], wanted[1], setting["reshard_after_forward"])
+        divide(setting, model, mesh)
         batch = record.batch_of(setting, model, fake.device)
         tracer = Tracer(fake.device, sdpa)
-        if setting["sync"] == "last":
-            plan = step.replace(plan, before=_last_only(model, plan.accumulation))
+        plan = step.replace(plan, before=syncing(setting, model, plan.accumulation))
         step.run(tracer, model, batch, record.optimizer_of(setting, model), plan)
         calls = {name: count // plan.steps for name, count in sdpa.calls.items()}
-    return {"sdpa_kernels": calls, **counts, **summary(tracer, events)}
+    return tracer, counts, calls
 
 
-def _last_only(model: Any, count: int) -> Any:
+def divide(setting: Mapping[str, Any], model: torch.nn.Module, mesh: DeviceMesh) -> None:
+    """Shard the model as the setting says."""
+    from . import record
+
+    wanted = [None if setting[name] is None else record.DTYPES[setting[name]] for name in ("compute", "reduce")]
+    shard(model, hf.layers_of(model), mesh, wanted[0], wanted[1], setting["reshard_after_forward"])
+
+
+def syncing(setting: Mapping[str, Any], model: Any, count: int) -> Callable[[int], None]:
+    """Return what is done before each of `count` micro-batches: gradients are reduced after each, or after the last."""
+    if setting["sync"] != "last":
+        return lambda micro_batch: None
     return lambda micro_batch: model.set_requires_gradient_sync(micro_batch == count - 1)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .process import report
 from .tracer import Tracer, plain
 
 __all__ = ["Step", "replace", "run"]
@@ -46,17 +47,19 @@ def run(
 
     Call it under ``FakeTensorMode`` and `gpu_answers`.
     """
-    names = {id(p): name.rpartition(".")[0] for name, p in model.named_parameters()}
+    names = _names(model)
     tracer.enter("start")
     for parameter in model.parameters():
-        tracer.track(parameter, "parameter", names.get(id(parameter), ""))
+        name = names.get(id(parameter), "")
+        tracer.track(parameter, "parameter", name.rpartition(".")[0], name)
     for name, buffer in model.named_buffers():
-        tracer.track(buffer, "buffer", name.rpartition(".")[0])
-    for tensor in batch.values():
-        tracer.track(tensor, "input")
-    _track_state(tracer, optimizer)
+        tracer.track(buffer, "buffer", name.rpartition(".")[0], name)
+    for name, tensor in batch.items():
+        tracer.track(tensor, "input", name=f"input/{name}")
+    _track_state(tracer, optimizer, names)
     with tracer:
-        for _ in range(step.steps):
+        for number in range(step.steps):
+            report(f"step {number + 1} of {step.steps}")
             _one(tracer, model, batch, optimizer, step)
             after()
         tracer.close()
@@ -90,21 +93,27 @@ def _one(
                 torch.autograd.backward(loss)
             del loss
             output = None
+        names = _names(model)
         for parameter in model.parameters():
             if parameter.grad is not None:
-                tracer.track(parameter.grad, "gradient")
+                tracer.track(parameter.grad, "gradient", name=f"{names[id(parameter)]} gradient")
     if step.clip is not None:
         tracer.enter("clip")
         torch.nn.utils.clip_grad_norm_(model.parameters(), step.clip)
     tracer.enter("optimizer")
     optimizer.step()
-    _track_state(tracer, optimizer)
+    _track_state(tracer, optimizer, _names(model))
     tracer.enter("zero")
     optimizer.zero_grad(set_to_none=step.set_to_none)
 
 
-def _track_state(tracer: Tracer, optimizer: torch.optim.Optimizer) -> None:
-    for state in optimizer.state.values():
-        for value in state.values():
+def _names(model: torch.nn.Module) -> dict[int, str]:
+    return {id(parameter): name for name, parameter in model.named_parameters()}
+
+
+def _track_state(tracer: Tracer, optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> None:
+    for parameter, state in optimizer.state.items():
+        owner = names.get(id(parameter), "")
+        for name, value in state.items():
             if isinstance(value, torch.Tensor) and plain(value).device.type == tracer.device:
-                tracer.track(value, "optimizer_state")
+                tracer.track(value, "optimizer_state", name=f"{owner}/{name}" if owner else name)

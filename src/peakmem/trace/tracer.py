@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,8 +23,10 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .attention import AttentionOnGPU
+from .modules import Modules
 from .process import TraceError
 from .rewrites import FULL_STORAGE, ONLY_IN_PLACE, REWRITTEN, in_place, storage_bytes
+from .scratch import KNOWN, NOTED, Taken
 
 _Tensor = torch.Tensor
 _device_of = torch.ops.prim.device.default
@@ -35,23 +36,21 @@ _item = torch.ops.aten._local_scalar_dense.default
 _nonzero = torch.ops.aten.nonzero.default
 _resize = torch.UntypedStorage.resize_
 _current_node = torch._C._current_autograd_node
-_sequence = torch._C._autograd._get_sequence_nr
 _FAKE = (FakeTensor,)
 _SPECIAL = ONLY_IN_PLACE | {_item, _add}
 _UNANSWERABLE = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
-_NO_SEQUENCE = 1 << 63
 
 
 class Block:
-    """One storage: its size in bytes and where it was born; `kind` may be set until its life ends and after."""
+    """One storage: its size in bytes and where it was born; `kind` and `name` may be set later."""
 
-    __slots__ = ("bytes", "cast_of", "dtype", "kind", "module", "op", "phase", "rerun", "saved", "shape")
+    __slots__ = ("bytes", "cast_of", "dtype", "kind", "module", "name", "op", "phase", "rerun", "saved", "shape")
 
     def __init__(self, size: int, op: str, module: str, phase: int, tensor: torch.Tensor | Block) -> None:
         self.bytes, self.op, self.module, self.phase = size, op, module, phase
         self.shape: tuple[int, ...] = tuple(tensor.shape)
         self.dtype: torch.dtype = tensor.dtype
-        self.kind = ""
+        self.kind = self.name = ""
         self.saved = False
         self.rerun = False
         self.cast_of: Block | None = None
@@ -72,7 +71,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     `events`: (block, +bytes or -bytes) in order, unrounded. `phases`: (name, micro-batch, index of its first event).
     `notes`: what the reader of the numbers must know. `answers`: values given to code that asked a fake tensor for its
-    contents, by operation and module.
+    contents, by operation and module. `scratch`: what kernels took for themselves; `unknown_scratch`: the operations of
+    which nobody can say it.
     """
 
     def __init__(self, device: str = "cuda", attention: AttentionOnGPU | None = None) -> None:
@@ -83,14 +83,12 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operations: list[int] = []
         self.notes: list[str] = []
         self.answers: dict[tuple[str, str], object] = {}
+        self.scratch: list[Taken] = []
+        self.unknown_scratch: set[Any] = set()
         self.operation_count = 0
         self._live: dict[int, _Life] = {}
         self._moved: list[_Life] = []
-        self._names: dict[int, str] = {}
-        self._where = threading.local()
-        self._main = threading.get_ident()
-        self._marks: list[int] = [0]
-        self._mark_names: list[str] = [""]
+        self._modules = Modules()
         self._asked_device = False
         self._backward = self._forward = False
         self._phase = -1
@@ -121,6 +119,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return self._answer(args[0])
             if self.attention is not None and self.attention.in_math:
                 return self._take_over(args[0], func(*args))
+        before = len(self.events)
         try:
             out = func(*args, **kwargs) if kwargs else func(*args)
         except _UNANSWERABLE as error:
@@ -135,7 +134,18 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     for inner in item:
                         if isinstance(inner, _Tensor):
                             self._see(inner, func, args)
+        if func in NOTED:
+            self._note(func, args, before)
         return out
+
+    def _note(self, func: Any, args: Any, begin: int) -> None:
+        rule = KNOWN.get(func)
+        if rule is None:
+            self.unknown_scratch.add(func)
+            return
+        pieces = rule.pieces(*args)
+        if pieces:
+            self.scratch.append(Taken(begin, len(self.events), func.name(), self.module(), pieces, rule.source))
 
     def _see(self, tensor: torch.Tensor, func: Any, args: Any) -> None:
         storage = tensor.untyped_storage()
@@ -168,7 +178,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         life = _Life(storage, self._die)
         life.block, life.key, life.moved, life.held = block, key, False, block.bytes > 0
         self._live[key] = life
-        block.rerun = self._backward and bool(getattr(self._where, "stack", None))
+        block.rerun = self._backward and self._modules.running
         if life.held:
             self.events.append((block, block.bytes))
 
@@ -210,7 +220,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     # --- what is known ------------------------------------------------------------------------------------------
 
-    def track(self, tensor: torch.Tensor, kind: str, module: str = "") -> Block:
+    def track(self, tensor: torch.Tensor, kind: str, module: str = "", name: str = "") -> Block:
         """Return the block of a tensor, counting it as allocated now if it is new (parameters, inputs)."""
         tensor = plain(tensor)
         storage = tensor.untyped_storage()
@@ -220,7 +230,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._born(storage, storage._cdata, block)
         else:
             block = life.block
-        block.kind = kind
+        block.kind, block.name = kind, name or block.name
         return block
 
     def block_of(self, tensor: torch.Tensor) -> Block | None:
@@ -242,49 +252,14 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def module(self) -> str:
         """Return the module at work; in a backward the one whose forward made the node."""
-        stack = getattr(self._where, "stack", None)
-        if stack:
-            return str(stack[-1])
-        if self._backward:
-            node = _current_node()
-            if node is not None:
-                number = node._sequence_nr()
-                if number < _NO_SEQUENCE:
-                    return self._mark_names[bisect_right(self._marks, number) - 1]
-        return ""
+        return self._modules.at_work(self._backward)
 
     @contextmanager
     def watching(self, model: torch.nn.Module) -> Iterator[None]:
         """Follow the forward of `model`'s modules and what they save for the backward."""
-        self._names = {id(module): name for name, module in model.named_modules()}
-        hooks = torch.nn.modules.module
         resize = mock.patch.object(torch.UntypedStorage, "resize_", lambda storage, size: self._resize(storage, size))
-        before = hooks.register_module_forward_pre_hook(self._enter_module)
-        after = hooks.register_module_forward_hook(self._leave_module, always_call=True)
-        try:
-            with resize, torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack):
-                yield
-        finally:
-            before.remove()
-            after.remove()
-
-    def _enter_module(self, module: torch.nn.Module, inputs: object) -> None:
-        stack = self._where.__dict__.setdefault("stack", [])
-        name = self._names.get(id(module), stack[-1] if stack else "")
-        stack.append(name)
-        self._mark(name)
-
-    def _leave_module(self, module: torch.nn.Module, inputs: object, output: object) -> None:
-        stack = self._where.stack
-        if stack:
-            stack.pop()
-        self._mark(stack[-1] if stack else "")
-
-    def _mark(self, name: str) -> None:
-        # Sequence numbers count per thread; only nodes made on the main thread are looked up by them.
-        if threading.get_ident() == self._main:
-            self._marks.append(_sequence())
-            self._mark_names.append(name)
+        with self._modules.followed(model), resize, torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack):
+            yield
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
         life = self._live.get(tensor.untyped_storage()._cdata)

@@ -9,26 +9,34 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils import _pytree as pytree
 
 from peakmem.errors import PeakmemError, Unreadable, printable
-from peakmem.ledger import Ledger, Parameters
-from peakmem.ledger_json import from_json
-from peakmem.tables.kernels import GPU
+from peakmem.ledger import Parameters
+from peakmem.version import __version__
 
-from . import fake_gpu, hf
+from . import fake_gpu, hf, sharded
+from .called import Called
 from .ledger import ledger_of
+from .models import kernels
 from .patches import gpu_answers
-from .process import in_process
-from .record import parameter_counts
-from .step import Step, run
+from .process import TraceError, report
+from .ranks import ranks
+from .record import DTYPES, parameter_counts
+from .settings import profile
+from .step import Step, replace, run
 from .tracer import Tracer
+
+_LAZY = (UninitializedParameter, UninitializedBuffer)
 
 
 @dataclass(frozen=True)
@@ -46,40 +54,99 @@ class Training:
     loss: Callable[[Any], torch.Tensor] | None = None
 
 
-def trace_function(place: str, gpu: GPU | None = None, **step: Any) -> Ledger:
-    """Return the ledger of the step that ``FILE.py:FUNCTION`` describes; `step` holds fields of `Step`.
+def as_json(file: str, name: str, gpu: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Run the user's file and trace its step here; return the ledger as JSON has it."""
+    report(f"running {Path(file).name}")
+    sharding = options.get("sharding")
+    fake = fake_gpu.set_up(fallback=sharding is None)
+    seen = profile(gpu)
+    with ranks(sharding["gpus"]) if sharding else nullcontext() as mesh:
+        training = _made(Path(file), name)
+        counts = parameter_counts(training.module)
+        plan = _plan(training, options)
+        answers = gpu_answers(seen, options.get("kernel", ""))
+        with FakeTensorMode(allow_non_fake_inputs=True), answers as sdpa:
+            moved = hf.move(training.module, fake.device)
+            if sharding and mesh is not None:
+                sharded.divide(sharding, training.module, mesh)
+                plan = replace(plan, before=sharded.syncing(sharding, training.module, plan.accumulation))
+            inputs = pytree.tree_map_only(torch.Tensor, lambda t: _fresh(t, fake.device), training.inputs)
+            tracer = Tracer(fake.device, sdpa)
+            if fake.lost:
+                tracer.notes.append(f"{fake.way}: {fake.lost}")
+            optimizer = _optimizer(training, moved, sharding is not None)
+            run(tracer, Called(training.module, inputs), _tensors(inputs), optimizer, plan)
+    report("reading the events")
+    return _ledger(tracer, f"{Path(file).name}:{name}", options, gpu, counts, dict(sdpa.calls), plan.steps)
 
-    The function returns (module, inputs[, optimizer[, loss]]) or a `Training`. Runs in a process of its own. Raises
-    `Unreadable` for a file or function that is not there, `TraceError` where a step can't be followed.
-    """
-    file, _, name = place.rpartition(":")
-    if not file or not name.isidentifier():
-        raise PeakmemError(f"{printable(place)}: write FILE.py:FUNCTION")
-    if not Path(file).is_file():
-        raise Unreadable(f"{printable(file)}: no such file")
-    return from_json(in_process(_as_json, file, name, gpu, step))
 
-
-def _as_json(file: str, name: str, gpu: GPU | None, step: Mapping[str, Any]) -> dict[str, Any]:
-    fake = fake_gpu.set_up()
-    function = _function(Path(file), name)
-    with torch.device("meta"):
-        made = function()
-    training = made if isinstance(made, Training) else Training(*made)
-    plan = Step(**{"loss": training.loss or scalar_of, **step})
-    with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(gpu or GPU()) as sdpa:
-        moved = hf.move(training.module, fake.device)
-        inputs = pytree.tree_map_only(torch.Tensor, lambda t: _fresh(t, fake.device), training.inputs)
-        tracer = Tracer(fake.device, sdpa)
-        optimizer = _optimizer(training, moved)
-        run(tracer, _Called(training.module, inputs), _tensors(inputs), optimizer, plan)
-    total, trained = parameter_counts(training.module)
-    run_settings = {
-        "versions": {"torch": torch.__version__},
-        "file": f"{Path(file).name}:{name}",
-        "gpu": (gpu or GPU()).name,
+def _ledger(
+    tracer: Tracer,
+    place: str,
+    options: Mapping[str, Any],
+    gpu: str,
+    counts: tuple[int, int],
+    calls: dict[str, int],
+    steps: int,
+) -> dict[str, Any]:
+    given = {name: value for name, value in options.items() if value is not None and name != "sharding"}
+    told = {
+        "peakmem": __version__,
+        "mirrors": {"torch": torch.__version__},
+        "model": place,
+        "gpu": gpu,
+        **given,
+        **(options.get("sharding") or {}),
     }
-    return ledger_of(tracer, run_settings, Parameters(total, trained, total)).as_json(timeline=True)
+    calls = {name: count // steps for name, count in calls.items()}
+    ran = f"the code in {place.rpartition(':')[0]} was run, on the fake GPU {profile(gpu).name}"
+    parameters = Parameters(counts[0], counts[1], counts[0])
+    notes = (ran, *kernels(calls))
+    return ledger_of(tracer, told, parameters, notes, gpu).as_json(timeline=True)
+
+
+def _made(path: Path, name: str) -> Training:
+    """Return what the user's function makes, on the meta device. Raises what it raises."""
+    refusal = (
+        mock.patch.object(torch, "compile", _no_compile),
+        mock.patch.object(torch.nn.Module, "compile", _no_compile),
+    )
+    with refusal[0], refusal[1]:
+        function = _function(path, name)
+        with torch.device("meta"):
+            made = function()
+    if not isinstance(made, Training):
+        if not isinstance(made, tuple) or not 2 <= len(made) <= 4 or not isinstance(made[0], torch.nn.Module):
+            raise PeakmemError(
+                f"{name}() must return (module, inputs[, optimizer[, loss]]), not {printable(type(made).__name__)}"
+            )
+        made = Training(*made)
+    if any(isinstance(t, _LAZY) for t in (*made.module.parameters(), *made.module.buffers())):
+        _settle(made)
+    return made
+
+
+def _settle(training: Training) -> None:
+    """Call a module with lazy parts once, on meta tensors, so that they get their sizes."""
+    inputs = pytree.tree_map_only(torch.Tensor, lambda t: t.to("meta"), training.inputs)
+    with torch.no_grad():
+        Called(training.module, inputs)()
+
+
+def _no_compile(*args: Any, **kwargs: Any) -> Any:
+    raise TraceError(
+        "torch.compile: what a compiled program allocates is Inductor's choice, which no trace of operations "
+        "sees; trace the module without it"
+    )
+
+
+def _plan(training: Training, options: Mapping[str, Any]) -> Step:
+    fields = {
+        name: value for name, value in options.items() if name in ("accumulation", "clip", "set_to_none", "steps")
+    }
+    autocast = options.get("autocast")
+    cast = None if autocast is None else DTYPES[autocast]
+    return Step(loss=training.loss or scalar_of, autocast=cast, **fields)
 
 
 def _function(path: Path, name: str) -> Callable[[], Any]:
@@ -100,12 +167,17 @@ def _fresh(tensor: torch.Tensor, device: str) -> torch.Tensor:
     return new.requires_grad_(tensor.requires_grad)
 
 
-def _optimizer(training: Training, moved: Mapping[int, torch.Tensor]) -> Any:
+def _optimizer(training: Training, moved: Mapping[int, torch.Tensor], sharded: bool) -> Any:
     trained = [p for p in training.module.parameters() if p.requires_grad]
     if training.optimizer is None:
         return torch.optim.AdamW(trained)
     if not hasattr(training.optimizer, "param_groups"):
         return training.optimizer(trained)
+    if sharded:
+        raise PeakmemError(
+            "with --shard fsdp2 parameters are replaced by shards: return a function of the parameters in "
+            "place of an optimizer, for instance torch.optim.AdamW"
+        )
     for group in training.optimizer.param_groups:
         group["params"] = [moved.get(id(p), p) for p in group["params"]]
     return training.optimizer
@@ -114,38 +186,6 @@ def _optimizer(training: Training, moved: Mapping[int, torch.Tensor]) -> Any:
 def _tensors(inputs: Any) -> dict[str, torch.Tensor]:
     leaves = pytree.tree_leaves(inputs)
     return {str(i): leaf for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)}
-
-
-class _Called(torch.nn.Module):
-    """The user's module called with its inputs, whatever their form; its own name in paths is empty."""
-
-    def __init__(self, module: torch.nn.Module, inputs: Any) -> None:
-        super().__init__()
-        self._module = [module]  # not a submodule, so that names stay the user's
-        self.inputs = inputs
-
-    def forward(self, **tensors: torch.Tensor) -> Any:
-        """Return the module's output; the tensors are those of `inputs`."""
-        module = self._module[0]
-        if isinstance(self.inputs, Mapping):
-            return module(**self.inputs)
-        return module(*self.inputs) if isinstance(self.inputs, (tuple, list)) else module(self.inputs)
-
-    def named_modules(self, *args: Any, **kwargs: Any) -> Any:
-        """Return those of the user's module."""
-        return self._module[0].named_modules(*args, **kwargs)
-
-    def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
-        """Return those of the user's module."""
-        return self._module[0].named_parameters(*args, **kwargs)
-
-    def parameters(self, recurse: bool = True) -> Any:
-        """Return those of the user's module."""
-        return self._module[0].parameters(recurse)
-
-    def named_buffers(self, *args: Any, **kwargs: Any) -> Any:
-        """Return those of the user's module."""
-        return self._module[0].named_buffers(*args, **kwargs)
 
 
 def scalar_of(output: Any) -> torch.Tensor:

@@ -9,6 +9,7 @@ from peakmem.ledger import KINDS, Ledger
 from peakmem.quantity import gib
 from peakmem.views.colours import colour
 from peakmem.views.layout import Line, heading, plain, wrapped
+from peakmem.views.matching import unmatched
 from peakmem.views.words import about, clean, settings_of
 
 MOST = 30
@@ -57,6 +58,8 @@ def compared(left: Ledger, right: Ledger) -> Comparison:
     kinds = [Pair(colour(kind).title, kind, a.get(kind, 0), b.get(kind, 0))
              for kind in KINDS if a.get(kind) or b.get(kind)]
     mine, theirs = summed(left), summed(right)
+    if left.origin != right.origin:
+        mine, theirs = unmatched(left, right)
     lines = [Pair(name, kind, mine.get((name, kind)), theirs.get((name, kind))) for name, kind in {**mine, **theirs}]
     return Comparison(tuple(Pair(name, "", x, y) for name, x, y in phases), tuple(kinds), tuple(lines))
 
@@ -122,7 +125,7 @@ def table(title: str, pairs: Iterable[Pair], width: int) -> list[Line]:
     if len(rows) > MOST:
         rows.sort(key=lambda pair: (-abs(pair.difference), pair.name))
     lines = heading(title)
-    room = width - 42
+    room = width - 44
     for pair in rows[:MOST]:
         letter = (colour(pair.kind).letter, pair.kind) if pair.kind else (" ", "")
         name = clean(pair.name, 300)
@@ -133,7 +136,7 @@ def table(title: str, pairs: Iterable[Pair], width: int) -> list[Line]:
             letter, name = (" ", ""), ""
         apart = "" if pair.equal else signed(pair.difference)
         lines.append([("  ", ""), letter, (f" {name:<{room}}", ""),
-                      (f"{amount(pair.left):>12}{amount(pair.right):>12}", ""), (f"{apart:>13}", "strong")])
+                      (f"{amount(pair.left):>13}{amount(pair.right):>13}", ""), (f"{apart:>13}", "strong")])
     if len(rows) > MOST:
         lines.append([(f"    {len(rows) - MOST:,} more differ by less", "dim")])
     return lines

@@ -91,4 +91,5 @@ def versions(ledger: Ledger) -> str:
     found: Mapping[str, object] = mirrors if isinstance(mirrors, Mapping) else run
     named = [f"{name} {clean(found[name], 40)}" for name in ("torch", "transformers", "peft") if found.get(name)]
     made = f"{clean(ledger.origin, 20)} by peakmem {clean(run['peakmem'], 20)}" if run.get("peakmem") else ""
-    return ", mirroring ".join(part for part in (made, ", ".join(named)) if part)
+    return (", mirroring " if ledger.origin == "estimate" else ", with ").join(
+        part for part in (made, ", ".join(named)) if part)

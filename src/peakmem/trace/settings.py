@@ -1,0 +1,253 @@
+"""Settings of the field table -> the setting that `record` traces; what a trace cannot do is refused in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from peakmem.errors import Impossible
+from peakmem.model import Model
+from peakmem.setup import FIELDS, Setup
+from peakmem.tables.gpus import find_gpu
+from peakmem.tables.kernels import GPU
+from peakmem.tables.optimizers import find_optimizer
+
+DTYPE: Mapping[str, tuple[str, str | None]] = {
+    "bf16": ("bf16", None),
+    "fp16": ("fp16", None),
+    "fp32": ("fp32", None),
+    "amp-bf16": ("fp32", "bf16"),
+    "amp-fp16": ("fp32", "fp16"),
+    "mixed": ("bf16", None),
+}
+"""The module's dtype and autocast's, by precision."""
+OPTIMIZER: Mapping[str, str] = {
+    "sgd": "SGD",
+    "momentum": "SGD-momentum",
+    "nesterov": "SGD-nesterov",
+    "adam": "Adam",
+    "adamw": "AdamW",
+    "amsgrad": "AdamW-amsgrad",
+    "rmsprop": "RMSprop",
+    "adagrad": "Adagrad",
+    "adadelta": "Adadelta",
+    "adamax": "Adamax",
+    "nadam": "NAdam",
+    "adafactor": "Adafactor",
+    "lion": "Lion",
+    "muon": "Muon",
+}
+STATES: dict[str, tuple[str, ...]] = {
+    "SGD": (),
+    "SGD-momentum": ("momentum_buffer",),
+    "SGD-nesterov": ("momentum_buffer",),
+    "Adam": ("exp_avg", "exp_avg_sq"),
+    "AdamW": ("exp_avg", "exp_avg_sq"),
+    "AdamW-amsgrad": ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
+    "Lion": ("exp_avg",),
+}
+"""Optimizers over fp32 master weights, and what each keeps of a parameter beside the master weight."""
+KEPT: Mapping[str, tuple[str, ...]] = {
+    "attention": (
+        "aten._scaled_dot_product_flash_attention.default",
+        "aten._scaled_dot_product_efficient_attention.default",
+        "aten._scaled_dot_product_cudnn_attention.default",
+    ),
+    "mm": ("aten.mm.default", "aten.addmm.default"),
+    "bmm": ("aten.bmm.default",),
+}
+"""Operations behind the words of --checkpoint-save."""
+ONLY: Mapping[str, tuple[Any, ...]] = {
+    "run": ("training",),
+    "implementation": ("transformers",),
+    "shard": ("none", "fsdp2"),
+    "offload": ("none",),
+    "loss": ("upcast", "sum"),
+    "state_dtype": ("auto",),
+    "precision": tuple(DTYPE),
+}
+"""Values that a trace can do, where it cannot do all."""
+UNDERSTOOD = frozenset(
+    {
+        *ONLY,
+        *"""
+sequence target batch accumulation optimizer attention checkpoint checkpoint_save lora_rank lora_targets gpus gpu
+optimizer_implementation step set_to_none clip dropout freeze frozen_layers reshard sync_each_batch reduce_dtype
+""".split(),
+    }
+)
+"""Settings that a trace follows, all their values or some."""
+CUDNN = 92000  # of torch 2.13's default wheels: newer than 9.15, so preferred where the GPU is Hopper or Blackwell
+
+
+def profile(name: str) -> GPU:
+    """Return what kernel choice needs to know of a GPU; without one, or without a capability, an sm_80."""
+    if name:
+        major, dot, minor = find_gpu(name).capability.partition(".")
+        if dot and major.isdigit() and minor.isdigit():
+            return GPU(name, (int(major), int(minor)), CUDNN)
+    return GPU()
+
+
+def refuse(setup: Setup) -> None:
+    """Raise `Impossible` for a setting that a trace cannot do."""
+    for name, possible in ONLY.items():
+        value = getattr(setup, name)
+        if value not in possible:
+            flag = "--" + name.replace("_", "-")
+            raise Impossible(f"trace has no {flag} {value}; it has {' and '.join(possible)}. See: peakmem estimate")
+    for name, row in FIELDS.items():
+        if name not in UNDERSTOOD and getattr(setup, name) != row["default"]:
+            raise Impossible(f"trace has no --{name.replace('_', '-')}; see: peakmem estimate")
+    if setup.precision == "mixed" and setup.shard == "none" and optimizer_of(setup) not in STATES:
+        raise Impossible(
+            f"trace has no --optimizer {setup.optimizer} over fp32 master weights (--precision mixed); "
+            "give --precision bf16, fp32 or amp-bf16, or --optimizer adamw"
+        )
+    adapters, held = setup.lora_rank > 0, bool(setup.freeze) or setup.frozen_layers > 0
+    if adapters and held:
+        raise Impossible("trace does not combine --lora-rank with --freeze or --frozen-layers; see: peakmem estimate")
+    if setup.shard == "fsdp2" and (adapters or held or setup.precision in ("amp-bf16", "amp-fp16")):
+        raise Impossible(
+            "trace has --shard fsdp2 for models that train all their weights without autocast; see: peakmem estimate"
+        )
+    unknown = [word for word in setup.checkpoint_save if word not in KEPT]
+    if setup.checkpoint == "selective" and unknown:
+        raise Impossible(f"trace keeps none of --checkpoint-save {', '.join(unknown)}; it has {', '.join(KEPT)}")
+
+
+def optimizer_of(setup: Setup) -> str:
+    """Return the optimizer's name in `optimizers.OPTIMIZERS`. Raises `Impossible` for one that cannot be traced."""
+    name = find_optimizer(setup.optimizer).name
+    if name not in OPTIMIZER:
+        raise Impossible(
+            f"trace has no --optimizer {setup.optimizer}; it has {', '.join(OPTIMIZER)}. See: peakmem estimate"
+        )
+    return OPTIMIZER[name]
+
+
+def setting_of(config: Mapping[str, Any], model: Model, setup: Setup) -> dict[str, Any]:
+    """Return the setting of `record.trace` (or of `sharded`, if it has ``shard``). Raises `Impossible`."""
+    refuse(setup)
+    dtype, autocast = DTYPE[setup.precision]
+    sharded = setup.shard == "fsdp2"
+    eager = setup.attention == "eager" or ("eager_only" in model.switches and setup.attention == "auto")
+    setting: dict[str, Any] = {
+        "config": dict(config),
+        "task": task_of(model),
+        "dtype": "fp32" if sharded and setup.precision == "mixed" else dtype,
+        "autocast": autocast,
+        "attention": "eager" if eager else "sdpa",
+        "kernel": "" if eager or setup.attention == "auto" else setup.attention,
+        "checkpointing": setup.checkpoint != "none",
+        "selective": _kept(setup),
+        "lora": _lora(setup),
+        "freeze": [part.strip() for part in setup.freeze.split(",") if part.strip()],
+        "frozen_layers": setup.frozen_layers,
+        "optimizer": optimizer_of(setup),
+        "optimizer_impl": setup.optimizer_implementation,
+        "master": setup.precision == "mixed" and not sharded,
+        "accumulation": setup.accumulation,
+        "batch": setup.batch,
+        "seq": setup.sequence,
+        "target_seq": setup.target or None,
+        "loss": "sum" if setup.loss == "sum" else "model",
+        "clip": 1.0 if setup.clip else None,
+        "set_to_none": setup.set_to_none,
+        "step": setup.step,
+        "dropout": None if setup.dropout < 0 else setup.dropout,
+    }
+    if sharded:
+        setting |= _sharding(setup)
+    return setting
+
+
+def _kept(setup: Setup) -> list[str] | None:
+    if setup.checkpoint != "selective":
+        return None
+    return [name for word in setup.checkpoint_save for name in KEPT[word]]
+
+
+def _lora(setup: Setup) -> dict[str, Any] | None:
+    if not setup.lora_rank:
+        return None
+    words: dict[tuple[str, ...], Any] = {("all-linear",): "all-linear", ("default",): None}
+    return {
+        "r": setup.lora_rank,
+        "alpha": 2 * setup.lora_rank,
+        "targets": words.get(setup.lora_targets, list(setup.lora_targets)),
+    }
+
+
+def _sharding(setup: Setup) -> dict[str, Any]:
+    mixed = setup.precision == "mixed"
+    reduce = setup.reduce_dtype if setup.reduce_dtype != "auto" else "fp32" if mixed else None
+    return {
+        "shard": "fsdp2",
+        "gpus": setup.gpus,
+        "compute": "bf16" if mixed else None,
+        "reduce": reduce,
+        "reshard_after_forward": {"layers": True, "none": False}.get(setup.reshard, "all"),
+        "sync": "every" if setup.sync_each_batch else "last",
+    }
+
+
+def task_of(model: Model) -> str:
+    """Return what the model is trained for, a key of `hf.TASKS`."""
+    if model.image:
+        return "image"
+    if "encoder_decoder" in model.switches:
+        return "seq2seq"
+    return "mlm" if model.architecture == "bert" else "causal"
+
+
+def of_own_file(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields of `Step` (and ``kernel``) for a FILE.py:FUNCTION from the settings that were given.
+
+    Raises `Impossible` for a setting that is the file's own business.
+    """
+    known = {
+        "accumulation",
+        "attention",
+        "clip",
+        "gpu",
+        "gpus",
+        "precision",
+        "set_to_none",
+        "shard",
+        "step",
+        "reshard",
+        "reduce_dtype",
+        "sync_each_batch",
+    }
+    for name in given:
+        if name not in known:
+            flag = "--" + name.replace("_", "-")
+            raise Impossible(
+                f"{flag}: with FILE.py:FUNCTION the file says it; flags are --accumulation, --attention, "
+                "--clip, --gpu, --precision amp-bf16, --set-to-none, --shard fsdp2 --gpus N, --step"
+            )
+    setup = Setup.of(**given)
+    sharded = setup.shard == "fsdp2"
+    if setup.shard not in ("none", "fsdp2"):
+        raise Impossible(f"trace has no --shard {setup.shard}; it has fsdp2")
+    if "precision" in given and setup.precision not in ("amp-bf16", "amp-fp16", *(("mixed",) if sharded else ())):
+        raise Impossible(
+            f"--precision {setup.precision}: the file makes its tensors; with FILE.py:FUNCTION this says "
+            "only whether autocast is on: amp-bf16 or amp-fp16"
+        )
+    if setup.attention == "eager":
+        raise Impossible("--attention eager: the file's own code says that; give flash, efficient, cudnn or math")
+    return {
+        "accumulation": setup.accumulation,
+        "autocast": setup.precision.removeprefix("amp-") if setup.precision.startswith("amp-") else None,
+        "clip": 1.0 if setup.clip else None,
+        "set_to_none": setup.set_to_none,
+        "steps": 1 if setup.step == "first" else 2,
+        "kernel": "" if setup.attention == "auto" else setup.attention,
+        **(
+            {"sharding": _sharding(setup) | ({} if "precision" in given else {"compute": None, "reduce": None})}
+            if sharded
+            else {}
+        ),
+    }
