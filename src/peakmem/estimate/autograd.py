@@ -28,6 +28,9 @@ def release(saved: list[Any]) -> list[Tensor]:
 
 def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor | None]:
     """Run the backward formula of one node: what it makes, in its order."""
+    if node.formula is not None:
+        own: list[Tensor | None] = node.formula(tape, grads)
+        return own
     unpacked = release(node.saved)
     scratch = [tape.new((), "uint8", None, f"{node.scope}/{name}", key, True) for key, name in node.scratches]
     results: list[Tensor | None] = [None] * len(node.edges)
@@ -53,6 +56,9 @@ def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor |
             same = is_contiguous(g.dims, g.memory, tape.ones)
             results[line.edge] = g if same else tape.new(g.dims, g.dtype, None, g.name)
             continue
+        if line.how == "clone":
+            results[line.edge] = tape.new(line.dims, g.dtype, cloned(g, line.dims, tape.ones), g.name)
+            continue
         if line.how == "saved":
             results[line.edge] = unpacked[line.edge]
             continue
@@ -65,21 +71,26 @@ def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor |
         name = f"{label}: backward work" if line.edge < 0 else f"{node.edges[line.edge].name} gradient"
         short = [tape.new(dims, dtype, None, f"{label}: backward temporary {i}")
                  for i, (dims, dtype) in enumerate(line.temporaries, 1)]
+        short += dense_for_product(tape, node.op, g, label)
         memory: Any = dense_order(line.dims, g.memory) if line.memory == "grad" else line.memory
         alive = pass_through(tape, line.steps, like(g, line), label) if line.steps else {}
         made = tape.new(line.dims, line.dtype, None if line.how == "rows" else memory, name)
         alive.clear()
+        if line.how == "rows":  # each row is longer than the gradient needs
+            made = made.seen_as(node.edges[line.edge].dims, memory)
         made.view = line.view
         if line.edge < 0:
-        short += dense_for_product(tape, node.op, g, label)
             held.append(made)
         else:
             results[line.edge] = made
-        if line.how == "rows":  # each row is longer than the gradient needs
-            made = made.seen_as(node.edges[line.edge].dims, memory)
         del short, made
     del unpacked, held, scratch
     return results
+
+
+def like(g: Tensor, line: Gradient) -> Tensor:
+    """What a gradient looks like: the incoming one, where it has its shape."""
+    return g if g.dims == line.dims else Tensor(line.dims, line.dtype, flat(line.dims), None)
 
 
 def pass_through(tape: Tape, steps: str, x: Tensor, label: str) -> dict[str, Tensor]:
@@ -101,6 +112,16 @@ def reshaped(tape: Tape, g: Tensor, target: Dims) -> Tensor:
     if g.dims == target or viewable(g.memory, target, tape.ones):
         return g.seen_as(target)
     return tape.new(target, g.dtype, None, g.name)
+
+
+def cloned(g: Tensor, target: Dims, ones: frozenset[str]) -> Memory:
+    """The memory of a clone, dense and in the order of the gradient, where one dimension has other letters."""
+    new: dict[str, Memory] = {}
+    for old, wanted in zip(g.dims, target, strict=True):
+        if old != wanted:
+            new |= dict.fromkeys(old, ())
+            new[next((letter for letter in old if letter not in ones), old[0])] = wanted
+    return tuple(x for letter in g.memory if letter != GAP for x in new.get(letter, (letter,)))
 
 
 def narrowed(g: Tensor, target: Dims, sliced: bool) -> Tensor:

@@ -29,10 +29,12 @@ def delta_net(f: Fields) -> Sizes:
                          f"{f.said('linear_num_value_heads')}")
     if keys < values:
         sizes["switches"] |= {"grouped_values"}
+    key_size, value_size = f.count("linear_key_head_dim"), f.count("linear_value_head_dim")
     rotated = rotary_part(f, sizes["head_size"], "partial_rotary_factor", 0.25)
     return sizes | {"layer_kinds": kinds, "rotary_size": even(f, "the rotated part of a head", rotated) if rotated else 0,
-                    "sizes": {"ak": keys, "av": values, "ek": f.count("linear_key_head_dim"),
-                              "ev": f.count("linear_value_head_dim"), "q": f.count("linear_conv_kernel_dim")}}
+                    "sizes": {"ak": keys, "av": values, "rv": values // keys, "ek": key_size, "ev": value_size,
+                              "cc": 2 * keys * key_size + values * value_size,
+                              "q": f.count("linear_conv_kernel_dim")}}
 
 
 def qwen3_next(f: Fields) -> Sizes:

@@ -1,0 +1,41 @@
+"""The short convolution in front of a recurrent state, as transformers runs it without the causal-conv1d package."""
+
+from __future__ import annotations
+
+from peakmem.estimate.layout import dims, flat
+from peakmem.estimate.node import Node
+from peakmem.estimate.ops import activation, autocast, cast
+from peakmem.estimate.shapes import piece, view
+from peakmem.estimate.tape import Tensor, scope
+from peakmem.estimate.weights import has, weight
+
+
+def causal_conv1d(x: Tensor, kind: str, channels: str, taps: str = "q") -> Tensor:
+    """causal_conv1d_fn on (b, channels, s): padded on both sides, the end cut off, then the activation.
+
+    The weight is seen as (channels, taps) and back, so autocast takes it for no leaf and casts it anew each time.
+    """
+    with scope("conv1d"):
+        w = weight("weight")
+        bias = weight("bias") if has("bias") else None
+    squeezed = view(w, f"{channels} {taps}")
+    out = convolved(cast(x, w.dtype), view(squeezed, f"{channels} 1 {taps}"), bias, f"b {channels} s+{taps}-1")
+    out = activation(piece(out, 2, "s"), kind)
+    return cast(out, x.dtype)
+
+
+def convolved(x: Tensor, w: Tensor, bias: Tensor | None, target: str) -> Tensor:
+    """conv1d, a group for each channel: keeps input and weight; one kernel makes the gradients."""
+    given = x, w
+    bias = None if bias is None else autocast(bias)
+    w = autocast(w)
+    x = autocast(x)
+    n = Node("convolution", x, w, *(() if bias is None else (bias,)))
+    n.saves(x, f"gradient of {n.scope}.conv1d")
+    n.saves(w, f"gradient of the input of {n.scope}.conv1d")
+    out = n.makes(dims(target), x.dtype, None, "convolved")
+    n.flops(2, (*flat(out.dims), *w.dims[-1]))
+    for i in range(2 if bias is None else 3):
+        n.gradient(i)
+    del given
+    return n.output(out)
