@@ -67,7 +67,7 @@ def setup_of(record: Record) -> Setup:
         accumulation=record["accumulation"],
         batch=record["batch"],
     )
-    given["optimizer"] = OPTIMIZERS.get(record["optimizer"], record["optimizer"].lower())
+    given["optimizer"] = OPTIMIZERS.get(record.get("optimizer", "AdamW"), record.get("optimizer", "AdamW").lower())
     for name in ("step", "set_to_none", "frozen_layers"):
         if name in record:
             given[name] = record[name]

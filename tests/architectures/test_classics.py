@@ -113,4 +113,4 @@ def test_an_odd_rotary_size_is_rounded_up() -> None:
 @pytest.mark.parametrize("config", [BERT, VIT], ids=["bert", "vit"])
 def test_losses_of_language_models_are_refused(config: dict[str, Any]) -> None:
     with pytest.raises(Impossible, match="--loss fused"):
-        structure_of(from_config(config), Setup.of(loss="fused"))
+        structure_of(from_config(config), Setup.of(loss="fused", sequence=8))
