@@ -32,8 +32,9 @@ ALLOWED: dict[str, set[str]] = {
     "estimate": ENGINE,
     "trace": DATA | {"allocator"},
     "measure": DATA | {"allocator"},
+    "measured": DATA,
     "views": LEDGER,
-    "plan": ENGINE | {"trace", "measure"},
+    "plan": ENGINE | {"trace", "measure", "measured"},
 }
 LATE = {("model", "readers"), ("ledger", "views")}  # inside a method that is a door: Model.read, Ledger.explain
 DOORS = {"__init__", "__main__", "cli", "web"}  # these may import everything

@@ -62,3 +62,58 @@ class Change:
     fits: bool = False
     costs: str = ""
     refused: str = ""
+
+
+@immutable
+class Compared:
+    """One published figure and ours. error: ours in percent of it, below 0 where we were under.
+
+    reading: which of our numbers was compared; counted: the thresholds are about rows like this one.
+    """
+
+    name: str
+    family: str
+    model: str
+    reading: str
+    published: int
+    estimated: int
+    error: float
+    counted: bool
+
+
+@immutable
+class Threshold:
+    """One demand, what was found, and whether it is met."""
+
+    name: str
+    wanted: str
+    found: str
+    met: bool
+
+
+@immutable
+class Summary:
+    """Errors of some rows, in percent: how many, the median and the 95th percentile of their size, the worst, how
+    often we were under, and the furthest under."""
+
+    name: str
+    rows: int
+    median: float
+    late: float
+    worst: float
+    under: int
+    lowest: float
+
+
+@immutable
+class Accuracy:
+    """Published runs against estimates. refused: name and reason of every row that no settings express."""
+
+    compared: tuple[Compared, ...]
+    refused: tuple[tuple[str, str], ...]
+    summaries: tuple[Summary, ...]
+    thresholds: tuple[Threshold, ...]
+
+    @property
+    def met(self) -> bool:
+        return all(threshold.met for threshold in self.thresholds)

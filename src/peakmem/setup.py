@@ -37,7 +37,7 @@ class Setup:
         "mixed", "amp-bf16", "amp-fp16", "bf16", "fp16", "fp32", "megatron"))
     optimizer: str = setting("adamw", "the optimizer: `peakmem list optimizers`")
     attention: str = setting("auto", "attention kernel; auto: what PyTorch picks",
-                             choices=("auto", "flash", "efficient", "cudnn", "math", "eager"))
+                             choices=("auto", "flash", "efficient", "cudnn", "math", "eager", "flash-package"))
     implementation: str = setting("transformers", "whose code of the model runs",
                                   choices=("transformers", "paper", "torchtitan", "fused"))
     checkpoint: str = setting("none", "activation checkpointing: none, full (each layer keeps its input), "
@@ -59,8 +59,13 @@ class Setup:
     clip: bool = setting(False, "clip_grad_norm_ before the optimizer", group="optimizer")
 
     loss: str = setting("upcast", "upcast: logits in fp32, as transformers; chunked: head and loss by pieces; "
-                        "fused: the head inside the loss; sum: logits.sum()", group="loss",
-                        choices=("upcast", "chunked", "fused", "sum"))
+                        "fused: the head inside the loss; inplace: a kernel that writes the gradient over the logits; "
+                        "sum: logits.sum()", group="loss", choices=("upcast", "chunked", "fused", "inplace", "sum"))
+    outputs: str = setting("dropped", "what the caller still holds of a step while the next runs its forward: its "
+                           "logits, and keys and values", choices=("dropped", "logits", "logits+cache"), group="loss")
+    stack: str = setting("current", "older code of the stack, by what it holds: tables/stacks.py", group="loss",
+                         choices=("current", "transformers-4.48", "transformers-4.46", "transformers-4.45",
+                                  "transformers-4.42"))
     loss_chunks: int = setting(8, "pieces of the chunked loss", group="loss", least=1, most=4096)
 
     checkpoint_save: tuple[str, ...] = setting(("attention",), "operations whose outputs selective "

@@ -10,6 +10,7 @@ from peakmem.estimate.attention import attend
 from peakmem.estimate.layout import dims
 from peakmem.estimate.losses import cross_entropy, tied_to, total
 from peakmem.estimate.ops import activation, add, dropout
+from peakmem.estimate.outputs import hand_out
 from peakmem.estimate.positions import made, rows_of_buffer
 from peakmem.estimate.shapes import split_heads, view
 from peakmem.estimate.structure import Structure
@@ -51,6 +52,7 @@ def forward(m: Structure, input_ids: Tensor, labels: Tensor | None = None) -> Te
     scores = head(m, hidden)
     if m.run == "inference":
         return scores
+    hand_out(scores)
     if labels is None:
         del hidden  # the sum is made outside the model
         return total(scores)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from peakmem.architectures import gpt_neox_older
 from peakmem.architectures.definition import (
     Definition,
     Layers,
@@ -42,6 +43,8 @@ def block_rows(m: Structure) -> Iterator[Row]:
     yield from layer_norm("post_attention_layernorm")
     yield from linear("attention.query_key_value", "(a 3 d)", "h", m.has("attention_bias"))
     yield from linear("attention.dense", "h", "(a d)", m.has("output_bias"))
+    if m.has("float_rotary"):
+        yield from gpt_neox_older.layer_buffers()
     yield from linear("mlp.dense_h_to_4h", "f", "h", True)
     yield from linear("mlp.dense_4h_to_h", "h", "f", True)
 
@@ -64,7 +67,10 @@ def model(m: Structure, ids: Tensor) -> Tensor:
 
 def block(m: Structure, x: Tensor, mask: Tensor | None, position_ids: Tensor,
           tables: tuple[Tensor, Tensor]) -> Tensor:
-    attended, _ = attention(m, weights.layer_norm(x, "input_layernorm"), mask, tables)
+    if m.has("float_rotary"):
+        attended = gpt_neox_older.attention(m, weights.layer_norm(x, "input_layernorm"))
+    else:
+        attended, _ = attention(m, weights.layer_norm(x, "input_layernorm"), mask, tables)
     attended = dropout(attended, m.drops("hidden"))
     if m.has("parallel_residual"):
         fed_forward = mlp(m, weights.layer_norm(x, "post_attention_layernorm"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from peakmem.architectures import opt_older
 from peakmem.architectures.definition import Definition, Layers, Row, embedding, layer_norm, linear
 from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
@@ -88,7 +89,7 @@ def block(m: Structure, x: Tensor, mask: Tensor | None, position_ids: Tensor) ->
     residual = x
     if before:
         x = weights.layer_norm(x, "self_attn_layer_norm")
-    x, _ = attention(m, x, mask)
+    x = opt_older.attention(m, x, mask) if m.has("heads_copied") else attention(m, x, mask)[0]
     x = dropout(x, m.drops("hidden"))
     x = add(residual, x)
     if not before:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from peakmem.estimate.outputs import hand_out_cache
 from peakmem.estimate.shapes import contiguous, piece
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tape, Tensor, current
@@ -21,6 +22,7 @@ def cached(m: Structure, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """cache.update(): keys and values of all positions so far. In training there is no cache."""
     tape = current()
     if m.run == "training":
+        hand_out_cache(m, k, v)
         return k, v
     key = f"{tape.layer}{tape.scope}"
     old = list(tape.cache.pop(key, ()))

@@ -10,6 +10,7 @@ from peakmem.estimate.autograd import backward
 from peakmem.estimate.inference import generation
 from peakmem.estimate.layout import dims
 from peakmem.estimate.node import Node
+from peakmem.estimate.outputs import Held
 from peakmem.estimate.parameters import define
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tape, Tensor, writing
@@ -36,11 +37,14 @@ def interpret(m: Structure) -> Tape:
         training = optimizers.Training(tape, m)
         with parts.optimizer_place():
             training.begin()
+        held = Held(tape, m)
         for j in range(m.micro_batches):
             suffix = f".{j}" if m.micro_batches > 1 else ""
             tape.phase(f"forward{suffix}")
             parts.begin(j)
+            held.before()
             loss = forward(tape, m, code, inputs)
+            held.after()
             if m.micro_batches > 1:
                 n = Node("scale", loss)
                 loss = n.output(n.makes((), loss.dtype, None, "loss, divided"))
@@ -61,7 +65,7 @@ def interpret(m: Structure) -> Tape:
         training.clear()
         tape.phase("end")
         tape.finish()
-        del buffers, inputs, training
+        del buffers, inputs, training, held
     return tape
 
 

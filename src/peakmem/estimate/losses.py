@@ -8,10 +8,12 @@ from peakmem.estimate.inference import last_position
 from peakmem.estimate.layout import dims
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import autocast_fp32, cast, scale, tanh
+from peakmem.estimate.outputs import hand_out
 from peakmem.estimate.shapes import view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Tensor, current, scope
 from peakmem.estimate.weights import project, weight
+from peakmem.tables.stacks import OWN_DTYPE
 
 LOSS_NOTES: Mapping[str, tuple[str, ...]] = {
     "fused": ("fused loss: Liger's fused linear cross-entropy, liger_kernel 0.8.5 on torch 2.8 or newer; older "
@@ -36,12 +38,20 @@ def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str, head: str
         logits = scale(logits, "logits, scaled down")
         logits = tanh(logits)
         logits = scale(logits, "logits, capped")
+    if m.has("float_logits") and m.architecture not in OWN_DTYPE:
+        logits = cast(logits, "fp32", "logits in fp32")
     if m.run == "inference":
         return logits
+    hand_out(logits)
     if m.loss == "sum":
         del hidden  # the sum is made outside the model
         return total(logits)
-    loss = causal_lm_loss(logits)
+    if m.loss == "inplace" or m.has("shifted_logits"):
+        from peakmem.estimate.older_losses import older_loss
+
+        loss = older_loss(m, logits)
+    else:
+        loss = causal_lm_loss(logits)
     return loss if extra is None else extra(loss)
 
 

@@ -6,9 +6,9 @@ files; none of it was measured here.
 
 from __future__ import annotations
 
-from peakmem.estimate.node import Node
 from peakmem.estimate.layout import BYTES, flat
-from peakmem.estimate.tape import Key, Tensor
+from peakmem.estimate.node import Node
+from peakmem.estimate.tape import Key, Tape, Tensor
 
 
 def flash_backward(n: Node, q: Tensor, k: Tensor, grouped: bool) -> None:
@@ -60,3 +60,13 @@ def embedding_backward(n: Node, rows: tuple[str, ...], width: tuple[str, ...], v
 def by_size(letter: str, least: int, large: Key, small: Key) -> Key:
     """One size from `least` on, another below."""
     return ("from", least, 1, ((letter,),), large, small)
+
+
+def dense_for_product(tape: Tape, op: str, g: Tensor, label: str) -> list[Tensor]:
+    """A matrix product wants dense operands: of an expanded gradient, as sum() hands it on, it makes a copy.
+
+    Source: aten/src/ATen/native/cuda/Blas.cpp, prepare_matrix_for_cublas.
+    """
+    if op not in ("mm", "addmm") or len(g.memory) >= len(flat(g.dims)):
+        return []
+    return [tape.new(g.dims, g.dtype, None, f"{label}: gradient made dense", None, True)]

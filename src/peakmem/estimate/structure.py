@@ -72,6 +72,7 @@ class Structure:
     reshard: str = "layers"
     sync_each_batch: bool = True
     offload: str = "none"
+    outputs: str = "dropped"  # what the caller still holds of the step before
     run: str = "training"
 
     def has(self, switch: str) -> bool:

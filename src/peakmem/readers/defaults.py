@@ -28,6 +28,10 @@ _GEMMA2: Row = {**_GEMMA, "hidden_size": 2304, "intermediate_size": 9216, "num_h
 DEFAULTS: Mapping[str, Row] = {
     "llama": {**_DECODER, "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008,
               "num_key_value_heads": None, "head_dim": None, "attention_bias": False, "mlp_bias": False},
+    "granite": {**_DECODER, "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008,
+                "num_key_value_heads": None, "head_dim": None, "attention_bias": False, "mlp_bias": False,
+                "embedding_multiplier": 1.0, "residual_multiplier": 1.0, "attention_multiplier": 1.0,
+                "logits_scaling": 1.0},
     "mistral": {**_DECODER, "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336,
                 "num_key_value_heads": 8, "head_dim": None, "sliding_window": 4096},
     "qwen2": _QWEN,

@@ -1,0 +1,83 @@
+"""What the model returned in the step before, and its caller still holds: logits, keys and values.
+
+A loop that says `outputs = model(**inputs)` lets go of the old outputs when the new ones are there: they are alive
+during the whole forward, and the new ones until the end of the step and beyond.
+"""
+
+from __future__ import annotations
+
+from peakmem.estimate.optimizers.slots import free_folded
+from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Begin, End, Phase, Record, Tape, Tensor, current
+
+WHY = "the caller holds it until the next step has returned its own"
+
+
+def hand_out(x: Tensor) -> None:
+    """Note that the model returns this."""
+    tape = current()
+    if tape.outputs is not None:
+        tape.outputs.append(x.detached())
+
+
+def hand_out_cache(m: Structure, k: Tensor, v: Tensor) -> None:
+    """The same for keys and values, which a model with use_cache returns also in training, but not checkpointed."""
+    if m.outputs == "logits+cache" and m.checkpoint == "none":
+        hand_out(k)
+        hand_out(v)
+
+
+class Held:
+    """The outputs that are alive between one forward and the next."""
+
+    def __init__(self, tape: Tape, m: Structure) -> None:
+        self.tape, self.on = tape, m.outputs != "dropped" and m.run == "training"
+        self.steady = m.step == "steady"
+        self.outputs: list[Tensor] = []
+
+    def before(self) -> None:
+        """A forward begins."""
+        if self.on:
+            self.tape.outputs = []
+
+    def after(self) -> None:
+        """A forward has returned: what was held goes."""
+        new, self.tape.outputs = self.tape.outputs, None
+        if new is None:
+            return
+        unique = list({id(x.storage): x for x in new if x.storage}.values())
+        for x in unique:
+            if x.storage and WHY not in x.storage.record.why:
+                x.storage.record.why.append(WHY)
+        del x
+        if self.outputs:
+            free_folded(self.tape, self.outputs)
+        elif self.steady:
+            stand_ins(self.tape, [x.storage.record for x in unique if x.storage])
+        self.outputs = unique
+
+
+def stand_ins(tape: Tape, records: list[Record]) -> None:
+    """What the step before has left: as large as what this one made, born at the start, gone now."""
+    start = next(i for i, event in enumerate(tape.events) if type(event) is Phase and event.name.startswith("forward"))
+    born: list[object] = []
+    gone: list[object] = []
+    for record in records:
+        old = Record(record.key, f"{record.name} of the step before", "activations", record.fold, False, record.scope)
+        old.why.append(WHY)
+        number = len(tape.records)
+        tape.records.append(old)
+        for events, event in ((born, number), (gone, ~number)):
+            if record.fold and len(events) >= 2 and type(events[-1]) is End and begin_of(events) == record.fold:
+                events.insert(-1, event)
+            elif record.fold:
+                events += [Begin(record.fold), event, End()]
+            else:
+                events.append(event)
+    tape.events[start:start] = born
+    tape.events += gone
+
+
+def begin_of(events: list[object]) -> str:
+    """How often the last stretch is repeated."""
+    return next(event.times for event in reversed(events) if isinstance(event, Begin))

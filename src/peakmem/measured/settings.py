@@ -1,0 +1,182 @@
+"""What a row says of a run, column by column, as settings; what no setting says is a reason in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peakmem.errors import PeakmemError, printable
+from peakmem.measured.programs import program_of
+from peakmem.measured.rows import NotExpressed, Row
+from peakmem.measured.units import reading_of
+from peakmem.setup import FIELDS
+from peakmem.tables.gpus import find_gpu
+
+Settings = dict[str, Any]
+QUANTISED = ("nf4", "int4", "gptq", "awq", "fp8", "int8")
+
+
+def settings_of(row: Row) -> Settings:
+    """Every setting of the run. Errors: NotExpressed."""
+    training = row["kind"].startswith("train")
+    if row["kind"] == "op":
+        raise NotExpressed("a benchmark of one operation, no training step")
+    if not training and row["kind"] != "inference":
+        raise NotExpressed(f"neither training nor inference: {printable(row['kind'], 40)}")
+    one_gpu(row)
+    found: Settings = {"run": "training" if training else "inference"}
+    for column in (sizes, precision, optimizer, recompute, attention, loss, adapters, gpu):
+        found |= column(row)
+    found |= program_of(row).settings
+    if row["offload"] not in ("", "none"):
+        raise NotExpressed(f"offload of {printable(row['offload'], 40)}: there is no such setting")
+    if row["compile"].startswith("yes"):
+        raise NotExpressed("torch.compile: which tensors a compiled step keeps is not modelled")
+    if found["run"] == "inference":
+        found = {name: value for name, value in found.items() if name not in TRAINING_ONLY}
+    if reading_of(row) == "allocated after load":
+        found |= {"step": "first"}
+    return found
+
+
+TRAINING_ONLY = ("accumulation", "optimizer", "optimizer_implementation", "checkpoint", "loss", "outputs", "clip",
+                 "lora_rank", "lora_targets")
+
+
+def one_gpu(row: Row) -> None:
+    """Several GPUs are a later table's. Errors: NotExpressed."""
+    if row.count("n_gpus", 1) > 1 or row["sharding"] not in ("", "none"):
+        raise NotExpressed(f"several GPUs ({printable(row['sharding'] or row['n_gpus'], 40)}): not compared here yet")
+
+
+def sizes(row: Row) -> Settings:
+    """Tokens and batches. A reading after load or at the end has none of its own, and needs none."""
+    still = "static" in row["kind"] or row["metric"].startswith("per-kind")
+    if not row["seq"] and not still and row["kind"] != "inference":
+        raise NotExpressed("the length of the sequences is not given")
+    found = {"batch": row.count("micro_batch", 1), "accumulation": row.count("grad_accum", 1)}
+    if row["seq"]:
+        found["sequence"] = row.count("seq")
+    elif still:
+        found["sequence"] = 1
+    if row["kind"] == "inference":
+        found |= prompt(row)
+    return found
+
+
+def prompt(row: Row) -> Settings:
+    """Prompt and generated tokens; a pool of the cache has as many tokens as it says, the last one just decoded."""
+    if row["metric"].startswith("per-kind"):
+        return {"sequence": max(row.count("seq", 2) - 1, 1), "generate": 1}
+    tokens = re.search(r"(?:then )?(\d+)(?: new)? tokens", row["notes"]) or re.search(r"\+ (\d+) new", row["notes"])
+    return {"generate": int(tokens[1]) if tokens and len(tokens[1]) < 8 else 50,
+            "sequence": row.count("seq", 1) or 1}
+
+
+def precision(row: Row) -> Settings:
+    """Weights, and autocast."""
+    weights, compute = row["param_dtype"].lower(), row["compute_dtype"].lower()
+    if any(word in weights for word in QUANTISED):
+        return quantised(row)
+    if "autocast" in compute:
+        return {"precision": f"amp-{compute.split()[0]}"}
+    name = weights.split()[0] if weights else ""
+    if name not in ("bf16", "fp16", "fp32"):
+        raise NotExpressed(f"dtype of the weights: {printable(row['param_dtype'] or 'not given', 40)}")
+    if "master" in weights:
+        return {"precision": "mixed"}
+    return {"precision": name}
+
+
+def quantised(row: Row) -> Settings:
+    """A base of few bits. Errors: NotExpressed."""
+    raise NotExpressed(f"a quantised base ({printable(row['param_dtype'], 40)})")
+
+
+OPTIMIZERS: Mapping[str, Settings] = {
+    "": {"optimizer": "none"}, "none": {"optimizer": "none"},
+    "AdamW (fused)": {"optimizer": "adamw", "optimizer_implementation": "fused"},
+    "AdamW (fused, fp32)": {"optimizer": "adamw", "optimizer_implementation": "fused"},
+    "AdamW (torch, foreach)": {"optimizer": "adamw", "optimizer_implementation": "foreach"},
+    "AdamW (foreach)": {"optimizer": "adamw", "optimizer_implementation": "foreach"},
+    "Adam (foreach)": {"optimizer": "adam", "optimizer_implementation": "foreach"},
+    "AdamW (adapters only)": {"optimizer": "adamw"}, "AdamW (adapters)": {"optimizer": "adamw"},
+    "AdamW (bf16 states)": {"optimizer": "adamw"}, "AdamW": {"optimizer": "adamw"}, "Adam": {"optimizer": "adam"},
+    "Adam (bf16 states)": {"optimizer": "adam"},
+    "torchao AdamW8bit": {"optimizer": "adamw-8bit"}, "bnb Adam8bit": {"optimizer": "adamw-8bit"},
+    "SGD": {"optimizer": "sgd"},
+}
+
+
+def optimizer(row: Row) -> Settings:
+    return {**named(row, "optimizer", OPTIMIZERS)}
+
+
+def recompute(row: Row) -> Settings:
+    return {**named(row, "recompute", {"": {}, "none": {"checkpoint": "none"}, "full": {"checkpoint": "full"}})}
+
+
+ATTENTION: tuple[tuple[str, str], ...] = (
+    ("eager", "eager"), ("flash 2", "flash-package"), ("flash (cudnn)", "cudnn"), ("flash", "flash"), ("sdpa", "auto"),
+    ("multihead", "auto"),
+)
+
+
+def attention(row: Row) -> Settings:
+    """Which kernel, or which way of choosing one."""
+    said = row["attention"].lower()
+    if said in ("", "n/a"):
+        return {}
+    found = next((ours for words, ours in ATTENTION if words in said), "")
+    if not found:
+        raise NotExpressed(f"attention: {printable(row['attention'], 40)}")
+    return {"attention": found}
+
+
+LOSSES: Mapping[str, Settings] = {
+    "": {}, "no": {"loss": "upcast"}, "no loss computed": {"loss": "sum"}, "Liger fused linear CE": {"loss": "fused"},
+    "Triton CE (not fused with the head)": {"loss": "inplace"}, "chunked (8)": {"loss": "chunked", "loss_chunks": 8},
+    "chunked lm_head (128 tokens)": {},
+}
+
+
+def loss(row: Row) -> Settings:
+    return {**named(row, "fused_ce", LOSSES)}
+
+
+def adapters(row: Row) -> Settings:
+    """`r=16 q,v`: rank and modules, by the letters that the sources use."""
+    text = row["lora"].partition(";")[0]
+    if not text:
+        return {}
+    found = re.fullmatch(r"r=(\d{1,6}) ([\w,]+)", text)
+    if not found:
+        raise NotExpressed(f"adapters: {printable(row['lora'], 40)}")
+    words = [word.removesuffix("_proj") for word in found[2].split(",")]
+    known = {"q", "k", "v", "o", "gate", "up", "down", "mlp", "head"}
+    if set(words) - known:
+        raise NotExpressed(f"adapters on {printable(found[2], 40)}")
+    return {"lora_rank": int(found[1]), "lora_targets": tuple(f"{word}_proj" for word in words)}
+
+
+def gpu(row: Row) -> Settings:
+    """The GPU; where none is named, or one of several sizes, an A100 of 80 GB: it decides kernels and workspaces."""
+    name = re.sub(r"(\d+)Ti\b", r"\1 Ti", row["gpu"].partition(",")[0]).strip()
+    for word in (name, re.sub(r"\s*\d+GB$", "", name), f"{name} 80GB"):
+        try:
+            return {"gpu": find_gpu(word).name if word else "A100-80GB"}
+        except PeakmemError:
+            continue
+    raise NotExpressed(f"GPU: {printable(row['gpu'], 40)}")
+
+
+def named(row: Row, column: str, table: Mapping[str, Settings]) -> Settings:
+    """A cell that must be in a table. Errors: NotExpressed."""
+    if row[column] not in table:
+        raise NotExpressed(f"{column}: {printable(row[column], 60)}: no setting says so")
+    return table[row[column]]
+
+
+Column = Callable[[Row], Settings]
+__all__ = ["FIELDS", "settings_of"]

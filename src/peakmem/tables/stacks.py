@@ -1,0 +1,55 @@
+"""Older code of a stack, where it holds other tensors than the one that is mirrored by default.
+
+A row names what differs, in words that forward code asks for (`m.has(...)`), and where it was read. `--stack` takes
+its name.
+
+shifted_logits     the loss copies the logits without their last position, contiguous, in fp32
+float_logits       the head's result is made fp32 at once, and that is what the model returns
+heads_copied       OPT copies queries, keys and values head by head; eager scores are kept before the floor
+float_rotary       GPT-NeoX turns queries and keys in fp32; its layers have a mask and rotary tables of their own
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from peakmem.errors import UnknownName
+from peakmem.immutable import immutable
+
+
+@immutable
+class Stack:
+    """One version of somebody's code, by what differs from the code that is mirrored by default."""
+
+    name: str
+    title: str
+    switches: frozenset[str]
+    source: str
+
+
+_SHIFT = frozenset({"shifted_logits"})
+_OPT = _SHIFT | {"heads_copied"}
+_FLOAT = _OPT | {"float_logits"}
+
+STACKS: Mapping[str, Stack] = {row.name: row for row in (
+    Stack("current", "the code that each architecture mirrors", frozenset(), ""),
+    Stack("transformers-4.48", "logits shifted by a copy in the loss", _SHIFT,
+          "transformers 4.48.1 loss/loss_utils.py, ForCausalLMLoss"),
+    Stack("transformers-4.46", "as 4.48; OPT copies queries, keys and values head by head", _OPT,
+          "transformers 4.46.3 loss/loss_utils.py, ForCausalLMLoss; models/opt/modeling_opt.py, OPTAttention"),
+    Stack("transformers-4.45", "logits made fp32 by the model, then shifted by a copy", _FLOAT,
+          "transformers 4.45.2 models/llama/modeling_llama.py, LlamaForCausalLM.forward"),
+    Stack("transformers-4.42", "as 4.45; GPT-NeoX turns queries and keys in fp32, with buffers in every layer",
+          _FLOAT | {"float_rotary"},
+          "transformers 4.42.4 models/gpt_neox/modeling_gpt_neox.py, GPTNeoXAttention"),
+)}
+
+OWN_DTYPE = frozenset({"gpt2", "gpt_bigcode", "gpt_neox", "gptj", "opt", "bloom", "falcon", "mpt", "stablelm"})
+"""Models that, in these versions, compute the loss in the logits' own dtype."""
+
+
+def find_stack(name: str) -> Stack:
+    """The row of a stack. Errors: UnknownName."""
+    if name not in STACKS:
+        raise UnknownName("stack", name, STACKS)
+    return STACKS[name]
