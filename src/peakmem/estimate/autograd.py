@@ -15,7 +15,18 @@ from __future__ import annotations
 from sys import getrefcount
 from typing import Any
 
-from peakmem.estimate.layout import GAP, Dims, Memory, dense_order, flat, is_contiguous, is_dense, is_one, viewable
+from peakmem.estimate.layout import (
+    GAP,
+    Dims,
+    Memory,
+    channels_last,
+    dense_order,
+    flat,
+    is_contiguous,
+    is_dense,
+    is_one,
+    viewable,
+)
 from peakmem.estimate.node import Edge, Gradient, Node
 from peakmem.estimate.scratch import dense_for_product
 from peakmem.estimate.tape import Begin, Block, End, Parameter, Place, Tape, Tensor
@@ -73,6 +84,8 @@ def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor |
                  for i, (dims, dtype) in enumerate(line.temporaries, 1)]
         short += dense_for_product(tape, node.op, g, label)
         memory: Any = dense_order(line.dims, g.memory) if line.memory == "grad" else line.memory
+        if line.how == "join":
+            memory = joined_order(line.dims, grads, tape.ones)
         alive = pass_through(tape, line.steps, like(g, line), label) if line.steps else {}
         made = tape.new(line.dims, line.dtype, None if line.how == "rows" else memory, name)
         alive.clear()
@@ -112,6 +125,14 @@ def reshaped(tape: Tape, g: Tensor, target: Dims) -> Tensor:
     if g.dims == target or viewable(g.memory, target, tape.ones):
         return g.seen_as(target)
     return tape.new(target, g.dtype, None, g.name)
+
+
+def joined_order(target: Dims, grads: list[Tensor | None], ones: frozenset[str]) -> Memory | None:
+    """The memory of cat: channels last where all its parts are (TensorShape.cpp, cat_compute_output_memory_format)."""
+    if all(g is not None and channels_last(g.dims, g.memory, ones) for g in grads):
+        n, c, h, w = target
+        return n + h + w + c
+    return None
 
 
 def cloned(g: Tensor, target: Dims, ones: frozenset[str]) -> Memory:

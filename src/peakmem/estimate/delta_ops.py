@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peakmem.estimate.attention import bmm
-from peakmem.estimate.layout import GAP, Dims, dense_order, dims, flat, squeezed
+from peakmem.estimate.layout import GAP, Dims, channels_last, dense_order, dims, flat
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import autocast, autocast_fp32, result_like
 from peakmem.estimate.shapes import rename, reshape, swap, view
@@ -133,22 +133,12 @@ def to_dtype(x: Tensor, dtype: str) -> Tensor:
     Where the dtype is right it is x itself, unless x lies as images with channels last do (TensorConversions.cpp,
     to_will_alias asks suggest_memory_format).
     """
-    if x.dtype == dtype and not channels_last(x):
+    if x.dtype == dtype and not channels_last(x.dims, x.memory, current().ones):
         return x
     n = Node("cast", x)
     out = n.makes(x.dims, dtype, None, f"{dtype} copy")
     n.gradient(0, "pass")
     return n.output(out)
-
-
-def channels_last(x: Tensor) -> bool:
-    """Whether four dimensions lie in the order first, third, fourth, second."""
-    if len(x.dims) != 4:
-        return False
-    n, c, h, w = x.dims
-    ones = current().ones
-    inside = tuple(letter for letter in squeezed(x.memory, ones) if letter != GAP)
-    return inside == squeezed(n + h + w + c, ones)
 
 
 def without_padding(x: Tensor, target: str, whole: bool) -> Tensor:

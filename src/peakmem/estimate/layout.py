@@ -72,6 +72,16 @@ def is_contiguous(shape: Dims, memory: Memory, ones: frozenset[str]) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def channels_last(shape: Dims, memory: Memory, ones: frozenset[str]) -> bool:
+    """Whether four dimensions lie in the order first, third, fourth, second, as suggest_memory_format sees it."""
+    if len(shape) != 4:
+        return False
+    n, c, h, w = shape
+    inside = tuple(letter for letter in squeezed(memory, ones) if letter != GAP)
+    return inside == squeezed(n + h + w + c, ones) and not is_contiguous(shape, inside, ones)
+
+
+@lru_cache(maxsize=4096)
 def is_dense(shape: Dims, memory: Memory, ones: frozenset[str]) -> bool:
     """Whether the tensor fills its memory without gap and overlap, in whatever order."""
     inside = squeezed(memory, ones)
