@@ -242,8 +242,7 @@ class Tape:
     def finish(self) -> None:
         """Cut the events off from the storages that still live, which may die whenever they like.
 
-        Deaths in a row stand in the order of births: Python 3.14 frees a function's variables the other way round.
-        """
+        Deaths in a row are put in the order of births: Python 3.14 frees variables the other way round."""
         found: list[Any] = []
         for dies, row in groupby(self.events, lambda event: type(event) is int and event < 0):
             found += sorted(row, reverse=True) if dies else row
