@@ -71,10 +71,12 @@ def test_levers_start_from_the_peak() -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "", "{", "[]", "null", '"x"', "1e999", '{"ask":1}', '{"ask":"nothing"}', '{"model":3}', '{"model":"../../etc/passwd"}',
+    "", "{", "[]", "null", '"x"', "1e999", '{"ask":1}', '{"ask":"nothing"}', '{"model":3}',
+    '{"model":"../../etc/passwd"}',
     '{"model":"/dev/stdin"}', '{"settings":[]}', '{"settings":{"batch":-1}}', '{"settings":{"gpu":"H1000"}}',
     '{"settings":{"batch":NaN}}', '{"settings":{"batch":1e400}}', '{"sizes":{"layers":1000000000}}',
-    '{"config":[]}', '{"config":{"model_type":"x"}}', '{"ask":"fit"}', '{"ask":"compare"}', '{"ask":"compare","a":{},"b":[]}',
+    '{"config":[]}', '{"config":{"model_type":"x"}}', '{"ask":"fit"}', '{"ask":"compare"}',
+    '{"ask":"compare","a":{},"b":[]}',
     '{"ask":"tables","model":"gpt2"}', '{"unknown":1}', '{"lines":-1}', '{"lines":10000000}', "[" * 100_000,
     '{"model":"' + "x" * 5000 + '"}', '{"model":"\ud800"}', "x" * (MOST + 1), '{"settings":{"loss_chunks":4097}}',
     '{"ask":"levers","settings":{"gpu":"A100"}}', '{"model":"gpt2","settings":{"implementation":"fused"}}',
@@ -88,7 +90,8 @@ def test_a_mistake_is_one_line(text: str) -> None:
 names = st.sampled_from(["model", "settings", "sizes", "config", "ask", "lines", "batch", "gpu", "run", "layers", "a"])
 values = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
                       | st.sampled_from([*ASKS, "gpt2", "custom", "H100", "inference"]),
-                      lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4), max_leaves=8)
+                      lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4),
+                      max_leaves=8)
 
 
 @hypothesis_settings(max_examples=150, deadline=None)

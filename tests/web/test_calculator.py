@@ -53,6 +53,7 @@ def said(request: dict[str, Any]) -> dict[str, dict[str, int]]:
 def settle(page: Any) -> None:
     """Wait for the answer to the last change."""
     page.wait_for_function("!('busy' in document.documentElement.dataset)")
+    page.wait_for_timeout(260)  # the address line follows
 
 
 @pytest.mark.parametrize("name", list(FIELDS))
@@ -82,7 +83,8 @@ def test_every_setting_is_asked_for(page: Any, name: str) -> None:
 @pytest.mark.parametrize("request_", [
     {"model": "gpt2", "settings": {"sequence": "1024", "batch": "5"}},
     {"model": "llama-3.2-1b", "settings": {"run": "inference", "generate": "77"}},
-    {"model": "custom", "sizes": {"layers": "7", "hidden": "512", "heads": "8"}, "settings": {"implementation": "paper"}},
+    {"model": "custom", "sizes": {"layers": "7", "hidden": "512", "heads": "8"},
+     "settings": {"implementation": "paper"}},
 ])
 def test_the_chart_is_the_json(opened: Any, address: str, request_: dict[str, Any]) -> None:
     words = {"v": "1", "model": request_["model"], **request_.get("sizes", {}), **request_["settings"]}
@@ -156,7 +158,8 @@ def test_exports_open(opened: Any, page: Any, name: str, tmp_path: Path, address
     download.value.save_as(path)
     if name == "CSV":
         rows = list(csv.DictReader(path.open()))
-        assert {row["moment"]: int(row["weights"]) for row in rows} == {m: k.get("weights", 0) for m, k in drawn(page).items()}
+        weights = {moment: kinds.get("weights", 0) for moment, kinds in drawn(page).items()}
+        assert {row["moment"]: int(row["weights"]) for row in rows} == weights
     elif name == "PNG":
         assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size > 10_000
     else:

@@ -17,7 +17,8 @@ TEXT, MARK = 4.5, 3.0
 def variables(theme: str) -> dict[str, str]:
     """The custom properties of base.css in one theme."""
     sheet = asset("base.css")
-    block = sheet.split(":root {")[1].split("}")[0] if theme == "light" else sheet.split(':root[data-theme="dark"] {')[1].split("}")[0]
+    start = ":root {" if theme == "light" else ':root[data-theme="dark"] {'
+    block = sheet.split(start)[1].split("}")[0]
     return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{3,6})", block))
 
 

@@ -102,7 +102,8 @@ def test_without_scripts(opened: Any, address: str, section: str) -> None:
     page = opened(address, java_script_enabled=False)
     text = page.inner_text(f"#{section}")
     wanted = {"bytes": "16 bytes a parameter", "kinds": "× 250", "why": "the error and the saved input",
-              "step": "Most is in use in B3", "size": "119.96 GiB", "ledger": "14.96 GiB", "levers": "full checkpointing",
+              "step": "Most is in use in B3", "size": "119.96 GiB", "ledger": "14.96 GiB",
+              "levers": "full checkpointing",
               "check": "max_memory_allocated"}
     assert wanted[section] in text
 

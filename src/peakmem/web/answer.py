@@ -6,6 +6,7 @@ docs/page-api.md describes requests and answers. The same request gives the same
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,13 +17,15 @@ from peakmem.web.request import model_of, only, parsed, settings_of, whole
 
 RUN = ("ask", "model", "config", "sizes", "settings")
 MOST_LINES = 5000
+ONE_AT_A_TIME = threading.Lock()  # a tape is written into by whatever is interpreted in the process
 DEEPEST = 10**6  # layers: more of them are refused here, where one answer must not keep the others waiting
 
 
 def estimate_json(text: str) -> str:
     """Answer one request. A mistake in it is {"error": one line}; nothing is raised, whatever comes in."""
     try:
-        found: Any = answer(parsed(text))
+        with ONE_AT_A_TIME:
+            found: Any = answer(parsed(text))
     except PeakmemError as error:
         found = {"error": one_line(str(error))}
     except (RecursionError, MemoryError, OverflowError, ArithmeticError) as error:

@@ -1,7 +1,7 @@
 // @ts-check
 /** Take it along: command line, Python, link, picture, table. */
 import { h, announce } from "./format.js";
-import { state } from "./store.js";
+import { address, state } from "./store.js";
 
 const quoted = (text) => (/^[\w.,+:/=*-]+$/.test(text) ? text : `'${String(text).replaceAll("'", "'\\''")}'`);
 const flag = (name) => `--${name.replaceAll("_", "-")}`;
@@ -85,7 +85,7 @@ export function tools(svg) {
   const shown = h("pre", { class: "copied", hidden: true, tabindex: 0 });
   const button = (text, what) => h("button", { type: "button", onclick: what }, text);
   return [
-    h("span", { class: "quiet" }, "Copy"), button("command line", () => copy(command(), "Command line", shown)), button("Python", () => copy(python(), "Python", shown)), button("link", () => copy(location.href, "Link", shown)),
+    h("span", { class: "quiet" }, "Copy"), button("command line", () => copy(command(), "Command line", shown)), button("Python", () => copy(python(), "Python", shown)), button("link", () => copy(address(), "Link", shown)),
     h("span", { class: "quiet" }, "Save"), button("PNG", async () => save(await png(svg()), "image/png", "peakmem.png")), button("SVG", () => save(standalone(svg()).text, "image/svg+xml", "peakmem.svg")), button("CSV", () => save(csv(), "text/csv", "peakmem.csv")),
     shown,
   ];

@@ -38,9 +38,19 @@ export function change({ model, config, sizes, settings }, { push = false } = {}
       else state[part][name] = value;
     }
   }
-  history[push ? "pushState" : "replaceState"](null, "", toHash(state));
+  clearTimeout(writing);
+  if (push) history.pushState(null, "", toHash(state));
+  else writing = setTimeout(address, 200); // browsers refuse more than some writes a second
   emit("change");
   return refresh();
+}
+
+let writing = 0;
+/** The link to what is shown, in the address line, too. */
+export function address() {
+  clearTimeout(writing);
+  history.replaceState(null, "", toHash(state));
+  return location.href;
 }
 
 /** Replace everything, as a link does. */
