@@ -5,13 +5,14 @@ Without the fla and causal-conv1d packages, as transformers' own PyTorch code ru
 
 from __future__ import annotations
 
-from peakmem.estimate.causal_conv import causal_conv1d
+from peakmem.estimate.causal_conv import remembered_conv1d
 from peakmem.estimate.delta_ops import exp, softplus
-from peakmem.estimate.delta_rule import chunk_delta_rule
+from peakmem.estimate.delta_rule import chunk_delta_rule, recurrent_delta_rule
+from peakmem.estimate.inference import state
 from peakmem.estimate.ops import activation, add, cast, mean_last, mul, neg, rsqrt, shift, square
 from peakmem.estimate.shapes import cat, reshape, split, swap, view
 from peakmem.estimate.structure import Structure
-from peakmem.estimate.tape import Tensor, scope
+from peakmem.estimate.tape import Tensor, current, scope
 from peakmem.estimate.weights import project, weight
 
 
@@ -20,7 +21,7 @@ def gated_delta_net(m: Structure, x: Tensor, together: bool) -> Tensor:
     with scope("linear_attn"):
         mixed, parts, z, b, a, held = projections(x) if together else plain_projections(x)
         mixed = swap(mixed, "b cc s")
-        mixed = causal_conv1d(mixed, m.activation, "cc")
+        mixed = remembered_conv1d(m, mixed, m.activation, "cc")
         mixed = swap(mixed, "b s cc")
         heads = ("ak",) if m.has("grouped_values") else ("ak", "rv")
         parts = split(mixed, 2, [(*heads, "ek"), (*heads, "ek"), ("ak", "rv", "ev")])
@@ -29,7 +30,7 @@ def gated_delta_net(m: Structure, x: Tensor, together: bool) -> Tensor:
         value = reshape(parts[2], "b s (ak rv) ev")
         beta = activation(b, "sigmoid")
         decay = mul(neg(exp(cast(weight("A_log"), "fp32"))), softplus(add(cast(a, "fp32"), weight("dt_bias"))), "decay")
-        core, _ = chunk_delta_rule(m, query, key, value, decay, beta)
+        core = delta_rule(m, query, key, value, decay, beta)
         core = reshape(core, "(b s ak rv) ev")
         z = reshape(z, "(b s ak rv) ev")
         core = gated_norm(core, z, "norm")
@@ -38,6 +39,18 @@ def gated_delta_net(m: Structure, x: Tensor, together: bool) -> Tensor:
         output = project(core, "out_proj")
         del held, beta, decay
         return output
+
+
+def delta_rule(m: Structure, *inputs: Tensor) -> Tensor:
+    """In chunks, or for one token that is decoded; where there is a cache, the last state goes there."""
+    if m.run == "training":
+        return chunk_delta_rule(m, *inputs)[0]
+    single = bool(current().single)
+    kept = state("state", "b (ak rv) ek ev", "fp32") if single else None
+    core, last = recurrent_delta_rule(m, *inputs, kept) if kept else chunk_delta_rule(m, *inputs)
+    state("state", "b (ak rv) ek ev", "fp32")
+    del last
+    return core
 
 
 Projected = tuple[Tensor, list[Tensor], Tensor, Tensor, Tensor, tuple[Tensor, ...]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from peakmem.architectures import mamba
 from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm
 from peakmem.architectures.mamba import mixer_rows
 from peakmem.architectures.mixtral import expert_rows, router_rows
@@ -12,6 +13,8 @@ from peakmem.estimate.structure import Structure
 
 MIRRORS = ("transformers 5.24.0 models/jamba/modeling_jamba.py, without mamba-ssm and causal-conv1d, experts "
            "implementation grouped_mm")
+RUNS = ("inference",)
+UNKNOWN = mamba.UNKNOWN
 
 
 def define(m: Structure) -> Definition:
@@ -37,3 +40,12 @@ def block_rows(m: Structure, kind: str) -> Iterator[Row]:
         yield from expert_rows(m, "feed_forward.experts")
     yield from rms_norm("input_layernorm")
     yield from rms_norm("pre_ff_layernorm")
+
+
+def states(m: Structure, kind: str) -> Iterator[tuple[str, str, str]]:
+    """What a layer remembers: name, shape, dtype."""
+    if kind.startswith("full"):
+        yield "cached keys", "b k s d", ""
+        yield "cached values", "b k s d", ""
+    else:
+        yield from mamba.states(m, kind)

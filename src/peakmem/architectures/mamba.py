@@ -8,6 +8,9 @@ from peakmem.architectures.definition import Definition, Layers, Row, embedding,
 from peakmem.estimate.structure import Structure
 
 MIRRORS = "transformers 5.24.0 models/mamba/modeling_mamba.py, without mamba-ssm and causal-conv1d"
+RUNS = ("inference",)
+UNKNOWN = ("what Mamba's selective scan makes on the way is not known to peakmem: it runs token by token without the "
+           "mamba-ssm package, and in one kernel with it")
 
 
 def define(m: Structure) -> Definition:
@@ -39,3 +42,9 @@ def mixer_rows(m: Structure, name: str, normed: bool = False) -> Iterator[Row]:
         yield from rms_norm(f"{name}.dt_layernorm", "R")
         yield from rms_norm(f"{name}.b_layernorm", "o")
         yield from rms_norm(f"{name}.c_layernorm", "o")
+
+
+def states(m: Structure, kind: str) -> Iterator[tuple[str, str, str]]:
+    """What a layer remembers: name, shape, dtype."""
+    yield "last tokens before the convolution", "b l q", ""
+    yield "state", "b l o", "fp32"

@@ -12,6 +12,8 @@ from peakmem.estimate.structure import Structure
 
 MIRRORS = ("transformers 5.24.0 models/nemotron_h/modeling_nemotron_h.py, without mamba-ssm and causal-conv1d, "
            "experts implementation grouped_mm")
+RUNS = ("inference",)
+UNKNOWN = "what the chunks of a Mamba 2 layer make on the way is not known to peakmem yet"
 
 
 def define(m: Structure) -> Definition:
@@ -66,3 +68,13 @@ def sparse_rows(m: Structure) -> Iterator[Row]:
 def plain_rows(m: Structure) -> Iterator[Row]:
     yield from linear("mixer.up_proj", "f", "h", m.has("mlp_bias"))
     yield from linear("mixer.down_proj", "h", "f", m.has("mlp_bias"))
+
+
+def states(m: Structure, kind: str) -> Iterator[tuple[str, str, str]]:
+    """What a layer remembers: name, shape, dtype."""
+    if kind == "full":
+        yield "cached keys", "b k s d", ""
+        yield "cached values", "b k s d", ""
+    elif kind == "mamba":
+        yield "last tokens before the convolution", "b am*em+2*Gm*o q", ""
+        yield "state", "b am em o", "fp32"

@@ -11,6 +11,7 @@ from peakmem.estimate.elsewhere import bytes_at
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import Level, Program, compiled, replay
 from peakmem.estimate.settings import structure_of, way_of_step
+from peakmem.estimate.stored import notes_on_weights
 from peakmem.estimate.structure import Structure
 from peakmem.immutable import replace
 from peakmem.ledger import Detail, Ledger, Parameters, Totals
@@ -49,7 +50,7 @@ def estimate(model: str | Path | Model, setup: Setup | None = None, *, allocator
     return Ledger(
         origin="estimate",
         run=run_of(found, setup),
-        notes=notes_of(found, setup),
+        notes=(*notes_of(found, setup), *notes_on_weights(structure, found, numbers)),
         totals=totals,
         phases=phases_of(levels),
         parameters=parameters_of(structure, numbers),
@@ -62,7 +63,7 @@ def usual_sequence(model: Model, settings: dict[str, Any]) -> int:
     """The sequence where none is given: the field table's, or as much of it as the model has positions for."""
     usual: int = Setup.sequence
     later = int(settings.get("generate", Setup.generate)) if settings.get("run") == "inference" else 0
-    return max(min(usual, model.longest - later), 1) if model.longest and not model.image else usual
+    return max(min(usual, model.longest - later), 1) if model.longest and (model.vocabulary or not model.image) else usual
 
 
 def named(model: str | Path) -> Model:
@@ -139,19 +140,23 @@ def parameters_of(structure: Structure, numbers: dict[str, Any]) -> Parameters:
 
 def run_of(model: Model, setup: Setup) -> dict[str, Any]:
     """What was estimated, with what."""
-    dimensions = {name: value for name, value in vars(model).items() if name not in ("notes", "sizes")}
+    dimensions = {name: value for name, value in vars(model).items() if name not in ("notes", "sizes", "towers")}
     dimensions = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in dimensions.items()}
     return {"peakmem": __version__, "mirrors": dict(MIRRORS), "model": dimensions, **setup.as_json()}
 
 
 def notes_of(model: Model, setup: Setup) -> tuple[str, ...]:
     """What was assumed."""
+    from peakmem.architectures import code_of
     from peakmem.estimate.losses import LOSS_NOTES
     from peakmem.estimate.optimizers.notes import notes_on_step
     from peakmem.tables.precisions import PRECISIONS
 
     recipe = PRECISIONS[setup.precision]
     notes = [*model.notes]
+    unknown = getattr(code_of(model.architecture, setup.implementation), "UNKNOWN", "")
+    if unknown:
+        notes.append(f"weights, caches and states alone: {unknown}")
     if recipe.note and not (setup.shard == "fsdp2" and recipe.master):  # its own note says what it makes of that
         notes.append(f"{recipe.name}: {recipe.note}")
     if setup.run == "training":

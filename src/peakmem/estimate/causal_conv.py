@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from peakmem.estimate.inference import state
 from peakmem.estimate.layout import dims, flat
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import activation, autocast, cast
-from peakmem.estimate.shapes import piece, view
-from peakmem.estimate.tape import Tensor, scope
+from peakmem.estimate.shapes import cat, piece, view
+from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Tensor, current, scope
 from peakmem.estimate.weights import has, weight
 
 
@@ -39,3 +41,23 @@ def convolved(x: Tensor, w: Tensor, bias: Tensor | None, target: str) -> Tensor:
         n.gradient(i)
     del given
     return n.output(out)
+
+
+def remembered_conv1d(m: Structure, x: Tensor, kind: str, channels: str, taps: str = "q") -> Tensor:
+    """The convolution where there is a cache: of the last tokens as many as it has taps.
+
+    The first forward stores them (update_conv_state); each later one joins them with the new token and convolves
+    without padding (causal_conv1d_update).
+    """
+    if m.run == "training":
+        return causal_conv1d(x, kind, channels, taps)
+    single = bool(current().single)
+    kept = state("last tokens before the convolution", f"b {channels} {taps}", x.dtype)
+    if not single:
+        return causal_conv1d(x, kind, channels, taps)
+    with scope("conv1d"):
+        w = weight("weight")
+        bias = weight("bias") if has("bias") else None
+    joined = cast(cat([kept, x], f"b {channels} {taps}+1", "last tokens and the new one"), w.dtype)
+    out = activation(piece(convolved(joined, w, bias, f"b {channels} 2"), 2, "s"), kind)
+    return cast(out, x.dtype)

@@ -97,3 +97,20 @@ def unit_length(x: Tensor) -> Tensor:
     """l2norm."""
     inverse = rsqrt(shift(total_over(mul(x, x, "square"), 3, keep=True)))
     return mul(x, inverse, "of length one")
+
+
+def recurrent_delta_rule(m: Structure, query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tensor,
+                         state: Tensor) -> tuple[Tensor, Tensor]:
+    """torch_recurrent_gated_delta_rule for one token: the output, and the next state."""
+    dtype = query.dtype
+    query, key, value, beta, decay = prepared(m, query, key, value, beta, decay)
+    core = made(f"b {HEADS} s ev", "fp32", "output of the step")
+    last = mul(state, view(exp(view(decay, f"b {HEADS}")), f"b {HEADS} 1 1"), "state, decayed")
+    predicted = total_over(mul(last, view(key, f"b {HEADS} ek 1"), "state·key"), 2)
+    delta = mul(sub(view(value, f"b {HEADS} ev"), predicted), view(beta, f"b {HEADS} 1"), "correction")
+    change = made(f"b {HEADS} ek ev", "fp32", "key·correction")
+    last = add(last, change, "state")
+    del change
+    total_over(mul(last, view(query, f"b {HEADS} ek 1"), "state·query"), 2)
+    del delta, predicted
+    return to_dtype(swap(core, f"b s {HEADS} ev"), dtype), last

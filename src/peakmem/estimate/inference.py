@@ -11,6 +11,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from peakmem.estimate.outputs import hand_out_cache
+from peakmem.estimate.layout import dims
 from peakmem.estimate.shapes import contiguous, piece
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tape, Tensor, current
@@ -37,6 +38,22 @@ def cached(m: Structure, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return keys, values
 
 
+def state(name: str, shape: str, dtype: str) -> Tensor:
+    """A state of this layer, made in its first forward and overwritten by every later one: its size is constant.
+
+    Source: cache_utils.py, LinearAttentionLayer.
+    """
+    tape = current()
+    key = f"{tape.layer}{tape.scope}/{name}"
+    if key not in tape.states:
+        tape.kind = "kv_cache"
+        made = tape.states[key] = tape.new(dims(shape), dtype, None, f"{tape.scope}/{name}")
+        tape.kind = "temporary"
+        if made.storage:
+            made.storage.record.why.append(f"all that {tape.scope} knows of earlier tokens, read and overwritten by each")
+    return tape.states[key]
+
+
 def joined(new: Tensor, name: str) -> Tensor:
     """torch.cat of what was cached and what is new: memory of its own, also where nothing was cached."""
     b, k, _, d = new.dims
@@ -59,9 +76,12 @@ def generation(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Ten
     """Prefill, the first token's step, growth of the cache, the last token's step."""
     tape.grad_enabled = False
     tape.phase("prefill")
+    if not hasattr(code, "forward"):
+        states_alone(tape, m, code)
+        return
     tape.autocast = m.autocast
     output = run(m, code, inputs)
-    if not tape.cache:
+    if not tape.cache and not tape.states:
         del output
         return
     ids = choose(tape, output)
@@ -78,6 +98,17 @@ def generation(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Ten
         del output
         tape.single, tape.ones, tape.letters = "", m.ones, {}
     tape.autocast = ""
+    tape.phase("end")
+
+
+def states_alone(tape: Tape, m: Structure, code: ModuleType) -> None:
+    """What a model whose forward code is not written keeps: caches and states, without what it makes on the way."""
+    tape.kind = "kv_cache"
+    for layer, kind, count in m.copies():
+        with tape.repeated(count):
+            for name, shape, dtype in code.states(m, kind):
+                tape.states[f"{layer}{name}"] = tape.new(dims(shape), dtype or m.dtype, None, f"layers.*.{name}")
+    tape.kind = "temporary"
     tape.phase("end")
 
 
