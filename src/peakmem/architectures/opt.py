@@ -89,7 +89,10 @@ def block(m: Structure, x: Tensor, mask: Tensor | None, position_ids: Tensor) ->
     residual = x
     if before:
         x = weights.layer_norm(x, "self_attn_layer_norm")
-    x = opt_older.attention(m, x, mask) if m.has("heads_copied") else attention(m, x, mask)[0]
+    if m.has("heads_copied"):
+        x = opt_older.attention(m, x, mask)
+    else:
+        x, _ = attention(m, x, mask)  # the layer holds the probabilities until it returns
     x = dropout(x, m.drops("hidden"))
     x = add(residual, x)
     if not before:
