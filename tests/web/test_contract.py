@@ -18,9 +18,9 @@ from peakmem.web.answer import ASKS, estimate_json
 ROOT = Path(__file__).parent.parent.parent
 CONFIG = json.loads((ROOT / "examples/llama-3.1-8b/config.json").read_text())
 WRONG = [
-    "", " ", "{", "[]", "null", "1e999", '"text"', '{"ask":"nothing"}', '{"model":"gtp2"}', '{"settings":{"batch":-1}}',
+    "", " ", "{", "{\0}", "[]", "null", "1e999", '"text"', '{"ask":"nothing"}', '{"model":"gtp2"}', '{"settings":{"batch":-1}}',
     '{"settings":{"batch":NaN}}', '{"settings":{"batch":1e400}}', '{"settings":{"batch":1.5}}', '{"settings":{"gpu":"H1000"}}',
-    '{"settings":{"gpu":"24"}}', '{"sizes":{"layers":1000000000}}', '{"config":{}}', '{"config":{"model_type":"mamba"}}',
+    '{"settings":{"gpu":"24"}}', '{"sizes":{"layers":1000000000}}', '{"config":{}}', '{"config":{"model_type":"nothing"}}',
     '{"config":{"model_type":"llama"}}', '{"ask":"fit"}', '{"ask":"compare","a":{}}', '{"unknown":1}', '{"lines":5001}',
     "[" * 5000, '{"model":"' + "\u00e9\u20ac\U0001f600" * 50 + '"}', '{"a":1,"a":2}', "\ufeff{}", "\x00", '{"model":"\\ud800"}',
     '{"model":"gpt2","settings":{"sequence":4096}}', '{"ask":"sweep","axes":{"batch":{"from":1,"to":1000000000}}}',
@@ -47,7 +47,7 @@ def requests() -> list[str]:
             request |= {"model": "mine", "config": CONFIG}
         elif dice.random() < 0.2:
             request |= {"model": "custom", "sizes": {"layers": dice.randint(1, 90), "hidden": 64 * dice.randint(1, 80)}}
-        ask = dice.choices(["estimate", "room", "fit", "levers", "compare", "sweep"], [70, 10, 5, 5, 5, 5])[0]
+        ask = dice.choices(["estimate", "room", "fit", "levers", "beside", "compare", "sweep"], [70, 10, 2, 3, 5, 5, 5])[0]
         if ask == "compare":
             request = {"a": request, "b": {"model": "gpt2", "settings": {"sequence": 128}}}
         elif ask == "sweep":
