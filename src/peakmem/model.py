@@ -49,6 +49,9 @@ class Model:
     hidden_dropout: float = 0.0
     switches: frozenset[str] = frozenset()  # "attention_bias", "parallel_residual", … : see each architecture
     sizes: Mapping[str, int] = field(default_factory=dict, hash=False)  # letters only this architecture has
+    stored: tuple[str, int, int, tuple[tuple[str, bool], ...]] | None = None
+    """How the file stores linear weights: scheme, bits, group, and patterns of what it leaves out, each with whether
+    it holds in every layer. None: not quantised."""
     source: str = ""  # where the dimensions come from
     notes: tuple[str, ...] = ()  # what was assumed or ignored while reading
 

@@ -12,6 +12,8 @@ from typing import Any
 from peakmem.errors import Impossible, UnknownName, printable
 from peakmem.immutable import field, fields, immutable
 
+WEIGHTS = ("auto", "fp32", "bf16", "fp16", "nf4", "nf4-double", "fp4", "fp4-double", "int8", "fp8", "awq", "gptq",
+           "mxfp4", "nvfp4")
 LIMIT = 10**9  # no count in a setting is larger: keeps every product exact and every loop bounded
 
 
@@ -92,6 +94,11 @@ class Setup:
     offload: str = setting("none", "what lies in the host's memory, or on disk", group="sharding",
                            choices=("none", "optimizer", "optimizer+weights", "disk-optimizer",
                                     "disk-optimizer+weights"))
+
+    weights: str = setting("auto", "how linear weights are stored; auto: as the file says, else by --precision",
+                           choices=WEIGHTS, group="quantised weights")
+    kbit_prepare: bool = setting(False, "prepare_model_for_kbit_training: what is not packed becomes fp32",
+                                 group="quantised weights")
 
     logits: str = setting("last", "of which prompt positions logits are made", group="inference",
                           choices=("last", "all"))

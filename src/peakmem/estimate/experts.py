@@ -13,6 +13,7 @@ from peakmem.estimate.inplace import add_into
 from peakmem.estimate.layout import flat
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import activation, cast, mul, promote, softmax, total_over
+from peakmem.estimate.packed import Packed, product_fused
 from peakmem.estimate.param_adapters import adapted_weights, router_delta, router_weight
 from peakmem.estimate.positions import made
 from peakmem.estimate.shapes import index, split, view
@@ -99,6 +100,9 @@ def grouped(x: Tensor, w: Tensor, name: str, offsets: Tensor, biases: Tensor | N
     """
     with scope(name):
         x = cast(x, w.dtype)
+        if isinstance(w, Packed):
+            y = product_fused(x, w, w.dims[1 if biases is None else 2])
+            return y if biases is None else add_into(y, biases)
         n = Node("grouped_mm", x, w)
         if n.needs(1):
             n.saves(x, f"gradient of {n.scope}")

@@ -57,7 +57,7 @@ def factors(letters: tuple[str, ...], numbers: Mapping[str, Any] | None) -> list
 
 def shown(letter: str) -> str:
     """A derived letter as people write it: `⌈a·d/w⌉` is rounded up."""
-    if "/w" not in letter:
+    if "/w" not in letter and not ("*" in letter and "/" in letter):
         return letter
     share, _, multiple = letter.partition("^")
     share = f"⌈{share.replace('*', '·')}⌉"

@@ -54,7 +54,8 @@ def kernel_of(model: Model, setup: Setup, masked: bool, trained: bool = False) -
     recipe = PRECISIONS[setup.precision]
     grouped = model.kv_heads < model.heads and not masked and model.head_size <= 256
     broadcast = "broadcast_heads" in model.switches
-    dtype = DTYPES[recipe.autocast or recipe.weights]
+    stream = setup.weights if setup.weights in DTYPES else recipe.weights
+    dtype = DTYPES[recipe.autocast or ("fp32" if setup.kbit_prepare else stream)]
     dropout = model.attention_dropout if setup.dropout < 0 else setup.dropout
     call = Attention(
         dtype=dtype, head=model.head_size, value_head=model.sizes.get("dv", model.head_size), queries=1, keys=1,

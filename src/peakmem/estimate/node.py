@@ -46,11 +46,12 @@ class Node:
     """One operation in the graph: declared once, in the order in which things happen."""
 
     __slots__ = ("op", "edges", "saved", "gradients", "sequence", "scope", "fold", "active", "buffer", "tape",
-                 "deliver", "layer", "hook", "incoming", "held", "call", "scratches")
+                 "deliver", "layer", "hook", "incoming", "held", "call", "scratches", "formula")
 
     def __init__(self, op: str, *inputs: Tensor, starts: bool = False) -> None:
         self.op = op
         self.tape = tape = current()
+        self.formula: Any = None  # an autograd.Function's own backward: (tape, gradients) -> a gradient for each input
         self.active = tape.grad_enabled and (starts or any(x.needs_grad for x in inputs))
         self.scope = tape.scope
         self.call = tape.keeper.call(op) if tape.keeper is not None else 0

@@ -14,8 +14,10 @@ from types import ModuleType
 from peakmem.architectures.definition import Layers, Row
 from peakmem.errors import Impossible, printable
 from peakmem.estimate.layout import FLOATS, Dims, dims
+from peakmem.estimate.packed import make
+from peakmem.estimate.stored import is_bank, is_packed, lies_in_first
 from peakmem.estimate.structure import Structure
-from peakmem.estimate.tape import Tape, Tensor
+from peakmem.estimate.tape import Parameter, Tape, Tensor
 
 LINEAR = ("linear", "conv1d")
 HEADS = ("lm_head", "embed_out", "output_layer", "cls.predictions.decoder", "classifier")
@@ -54,8 +56,13 @@ def make_rows(tape: Tape, m: Structure, rows: Iterator[Row], layer: str, fold: s
             continue
         adapted = has_adapter(m, row) and not frozen
         name = f"{module}.base_layer.{leaf}" if adapted else row.name
+        dtype = row.dtype or dtype_of(m, row)
         trained = row.module == "adapter" or (row.module != "unused" and not m.lora and not is_held(m, row.name))
-        add(tape, layer, name, shape, row.dtype or m.dtype, trained and not frozen, fold, kind_of(row))
+        if is_packed(m, row):
+            add(tape, layer, make(tape, m, shape, name, fold, lies_in_first(m, row), is_bank(row)), row)
+        else:
+            made = tape.parts.parameter(shape, dtype, name, trained and not frozen and dtype in FLOATS, fold)
+            add(tape, layer, made, row)
         if adapted and leaf == "weight":
             outputs, inputs = (shape[1], shape[0]) if row.module == "conv1d" else (shape[0], shape[1])
             waiting = module, [(f"{module}.lora_A.default.weight", (("r",), inputs)),
@@ -65,13 +72,21 @@ def make_rows(tape: Tape, m: Structure, rows: Iterator[Row], layer: str, fold: s
 
 def make_adapters(tape: Tape, adapters: list[tuple[str, Dims]], layer: str, fold: str) -> None:
     for name, shape in adapters:
-        add(tape, layer, name, shape, "fp32", True, fold, "adapter")
+        add(tape, layer, tape.parts.parameter(shape, "fp32", name, True, fold), Row(name, "", "adapter"))
 
 
-def add(tape: Tape, layer: str, name: str, shape: Dims, dtype: str, trained: bool, fold: str, module: str) -> None:
-    p = tape.parts.parameter(shape, dtype, name, trained and dtype in FLOATS, fold)
-    p.module = module
-    tape.parameters[layer + name] = p
+def add(tape: Tape, layer: str, p: Parameter, row: Row) -> None:
+    p.module = kind_of(row)
+    tape.parameters[layer + p.full_name] = p
+
+
+def dtype_of(m: Structure, row: Row) -> str:
+    """The module's dtype; fp32 where kbit preparation has raised what is not packed.
+
+    bitsandbytes casts the biases of packed layers back to the input's dtype.
+    """
+    layer = row._replace(name=f"{row.name.rpartition('.')[0]}.weight")
+    return "fp32" if m.stored.prepared and not is_packed(m, layer) else m.dtype
 
 
 def kind_of(row: Row) -> str:

@@ -9,6 +9,7 @@ from peakmem.estimate.dividing import applied, different_batches, fused_update, 
 from peakmem.estimate.kernel_choice import kernels_of
 from peakmem.estimate.parameters import check_parts, targets_of
 from peakmem.estimate.structure import Segment, Structure, runs_of, segments_of, unfolded
+from peakmem.estimate.stored import with_stored
 from peakmem.model import Model
 from peakmem.setup import Setup
 from peakmem.tables.optimizers import find_optimizer
@@ -95,7 +96,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         outputs=setup.outputs,
         run=setup.run,
     )
-    structure = applied(structure, setup, recipe)
+    structure = applied(with_stored(structure, model, setup), setup, recipe)
     check_parts(structure)
     return structure, numbers | letters_of(structure, setup, numbers)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from peakmem.estimate.tape import Block, Tensor, current, scope
 from peakmem.immutable import immutable, replace
+from peakmem.tables.quantised import Stored
 
 
 @immutable
@@ -74,6 +75,7 @@ class Structure:
     offload: str = "none"
     outputs: str = "dropped"  # what the caller still holds of the step before
     run: str = "training"
+    stored: Stored = Stored()  # how linear weights lie in memory, where they are quantised
 
     def has(self, switch: str) -> bool:
         """Whether the architecture's switch is on."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from peakmem.estimate.layout import Dims, flat, viewable
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, autocast, autocast_fp32, cast, mean_last, mul, rsqrt, scale, shift, square
+from peakmem.estimate.packed import Packed, cloned, packed_product, with_adapter
 from peakmem.estimate.scratch import embedding_backward
 from peakmem.estimate.shapes import clone, shaped
 from peakmem.estimate.tape import Parameter, Tensor, current, scope
@@ -50,6 +51,8 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
     accumulated in place (MmBackward0, AddmmBackward0, ViewBackward0). The weight's has the weight's order in memory
     (FunctionsManual.cpp, mm_mat2_backward).
     """
+    if isinstance(w, Packed):
+        return packed_product(x, w, w.dims[1] if transposed else w.dims[0])
     given = x, w  # what the caller hands over lives until the call is over
     if transposed:  # autocast takes the arguments from right to left: addmm(bias, x, weight), linear(x, weight, bias)
         w = autocast(w)
@@ -98,6 +101,9 @@ def adapted(x: Tensor, transposed: bool = False, base: Callable[[Tensor], Tensor
         result = product(x, weight("weight"), bias, transposed) if base is None else base(x)
     dtype = result.dtype
     a, b = weight("lora_A.default.weight"), weight("lora_B.default.weight")
+    if isinstance(w := weight("base_layer.weight"), Packed):
+        result = cloned(result, w)
+        return with_adapter(x, result, lambda x: adapter_branch(x, a, b))
     x = cast(x, a.dtype, f"input in {a.dtype}")
     result = add(result, adapter_branch(x, a, b), "with adapter")
     return cast(result, dtype, "output")
