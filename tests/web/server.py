@@ -79,3 +79,4 @@ def raw(port: int, *parts: bytes | float, host: bool = True, wait: float = 15) -
 
 
 HEAD = b"POST /api/ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+GPT2 = '{"model":"gpt2","lines":0}'

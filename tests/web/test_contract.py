@@ -1,4 +1,4 @@
-"""The same 300 requests, right and wrong, have the same bytes from the function, the server and the browser's Python."""
+"""300 requests, right and wrong: the same bytes from the function, the server and the browser's own Python."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from peakmem.web.answer import ASKS, estimate_json
 ROOT = Path(__file__).parent.parent.parent
 CONFIG = json.loads((ROOT / "examples/llama-3.1-8b/config.json").read_text())
 WRONG = [
-    "", " ", "{", "{\0}", "[]", "null", "1e999", '"text"', '{"ask":"nothing"}', '{"model":"gtp2"}', '{"settings":{"batch":-1}}',
-    '{"settings":{"batch":NaN}}', '{"settings":{"batch":1e400}}', '{"settings":{"batch":1.5}}', '{"settings":{"gpu":"H1000"}}',
-    '{"settings":{"gpu":"24"}}', '{"sizes":{"layers":1000000000}}', '{"config":{}}', '{"config":{"model_type":"nothing"}}',
-    '{"config":{"model_type":"llama"}}', '{"ask":"fit"}', '{"ask":"compare","a":{}}', '{"unknown":1}', '{"lines":5001}',
-    "[" * 5000, '{"model":"' + "\u00e9\u20ac\U0001f600" * 50 + '"}', '{"a":1,"a":2}', "\ufeff{}", "\x00", '{"model":"\\ud800"}',
-    '{"model":"gpt2","settings":{"sequence":4096}}', '{"ask":"sweep","axes":{"batch":{"from":1,"to":1000000000}}}',
-    '{"settings":{"shard":"zero3"}}', '{"settings":{"implementation":"fused"},"model":"gpt2"}', '{"settings":[]}',
+    "", " ", "{", "{\0}", "[]", "null", "1e999", '"text"', '{"ask":"nothing"}', '{"model":"gtp2"}',
+    '{"settings":{"batch":-1}}', '{"settings":{"batch":NaN}}', '{"settings":{"batch":1e400}}',
+    '{"settings":{"batch":1.5}}', '{"settings":{"gpu":"H1000"}}', '{"settings":{"gpu":"24"}}',
+    '{"sizes":{"layers":1000000000}}', '{"config":{}}', '{"config":{"model_type":"nothing"}}',
+    '{"config":{"model_type":"llama"}}', '{"ask":"fit"}', '{"ask":"compare","a":{}}', '{"unknown":1}',
+    '{"lines":5001}', "[" * 5000, '{"model":"' + "\u00e9\u20ac\U0001f600" * 50 + '"}', '{"a":1,"a":2}', "\ufeff{}",
+    "\x00", '{"model":"\\ud800"}', '{"model":"gpt2","settings":{"sequence":4096}}',
+    '{"ask":"sweep","axes":{"batch":{"from":1,"to":1000000000}}}', '{"settings":{"shard":"zero3"}}',
+    '{"settings":{"implementation":"fused"},"model":"gpt2"}', '{"settings":[]}',
     '{"settings":{"batch":' + "9" * 500 + "}}", "{'model':'gpt2'}",
 ]
 
@@ -47,7 +49,8 @@ def requests() -> list[str]:
             request |= {"model": "mine", "config": CONFIG}
         elif dice.random() < 0.2:
             request |= {"model": "custom", "sizes": {"layers": dice.randint(1, 90), "hidden": 64 * dice.randint(1, 80)}}
-        ask = dice.choices(["estimate", "room", "fit", "levers", "beside", "compare", "sweep"], [70, 10, 2, 3, 5, 5, 5])[0]
+        asks = {"estimate": 70, "room": 10, "fit": 2, "levers": 3, "beside": 5, "compare": 5, "sweep": 5}
+        ask = dice.choices(list(asks), list(asks.values()))[0]
         if ask == "compare":
             request = {"a": request, "b": {"model": "gpt2", "settings": {"sequence": 128}}}
         elif ask == "sweep":
@@ -103,7 +106,9 @@ def test_the_browsers_python(expected: list[tuple[str, str]], browser: Any, tmp_
         page.wait_for_selector("html[data-engine=live]", timeout=120_000)
         answers = page.evaluate("""async (texts) => {
             const worker = new Worker("worker.js", { type: "module" });
-            await new Promise((resolve, reject) => { worker.onmessage = ({ data }) => data.ready ? resolve() : reject(data.failed); });
+            await new Promise((resolve, reject) => {
+                worker.onmessage = ({ data }) => data.ready ? resolve() : reject(data.failed);
+                worker.onerror = (event) => reject(event.message); });
             const answers = [];
             for (const text of texts) answers.push(await new Promise((resolve) => {
                 worker.onmessage = ({ data }) => resolve(data.text); worker.postMessage({ id: 1, text }); }));

@@ -17,7 +17,8 @@ def sweep(axes: Any, **more: Any) -> Any:
 
 
 def test_each_point_is_its_estimate() -> None:
-    found = sweep({"batch": {"from": 1, "to": 5, "step": 2}, "checkpoint": ["none", "full"]}, settings={"sequence": "512"})
+    axes = {"batch": {"from": 1, "to": 5, "step": 2}, "checkpoint": ["none", "full"]}
+    found = sweep(axes, settings={"sequence": "512"})
     assert found["count"] == 6 and found["axes"] == [["batch", [1, 3, 5]], ["checkpoint", ["none", "full"]]]
     assert found["peaks"] == [peakmem.estimate("gpt2", sequence=512, batch=batch, checkpoint=kept).peak.bytes
                               for batch in (1, 3, 5) for kept in ("none", "full")]
