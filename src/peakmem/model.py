@@ -52,6 +52,7 @@ class Model:
     stored: tuple[str, int, int, tuple[tuple[str, bool], ...]] | None = None
     """How the file stores linear weights: scheme, bits, group, and patterns of what it leaves out, each with whether
     it holds in every layer. None: not quantised."""
+    towers: tuple[Model, ...] = ()  # what runs before or beside it, such as a tower for pictures; by name
     source: str = ""  # where the dimensions come from
     notes: tuple[str, ...] = ()  # what was assumed or ignored while reading
 

@@ -1,4 +1,4 @@
-"""RoBERTa, and models with an encoder and a decoder, against the real models: parameters by name and shape, traced steps."""
+"""RoBERTa, and models with an encoder and a decoder, against the real models: parameters, traced steps."""
 
 from __future__ import annotations
 
@@ -14,18 +14,23 @@ from peakmem.estimate.interpret import interpret
 from peakmem.estimate.layout import Dims
 from peakmem.estimate.replay import value
 from peakmem.estimate.settings import structure_of
-from peakmem.readers.hf_config import from_config
+from peakmem.readers.hf_config import CLASSES, from_config
 from peakmem.setup import Setup
 from tests.reference_steps import DATA, differences, events_by_phase, ids_of, records
 
-FAMILIES = ("roberta", "t5")
+FAMILIES = ("roberta", "t5", "whisper")
 TINY = {record["id"]: record for record in json.loads((DATA / "traced_encoder_decoders.json").read_text())}
 
 T5 = {"model_type": "t5", "d_model": 48, "d_kv": 10, "d_ff": 56, "num_layers": 3, "num_decoder_layers": 2,
       "num_heads": 4, "vocab_size": 97, "relative_attention_num_buckets": 12, "decoder_start_token_id": 0}
 ROBERTA = {"model_type": "roberta", "hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3,
            "num_attention_heads": 6, "vocab_size": 97, "max_position_embeddings": 40}
+WHISPER = {"model_type": "whisper", "d_model": 48, "encoder_layers": 3, "decoder_layers": 2, "encoder_ffn_dim": 56,
+           "encoder_attention_heads": 6, "decoder_attention_heads": 6, "decoder_ffn_dim": 56, "vocab_size": 97,
+           "num_mel_bins": 12, "max_source_positions": 20, "max_target_positions": 30, "pad_token_id": 0}
 VARIANTS: dict[str, dict[str, Any]] = {
+    "whisper": WHISPER,
+    "whisper, untied": WHISPER | {"tie_word_embeddings": False},
     "roberta": ROBERTA,
     "roberta, untied": ROBERTA | {"tie_word_embeddings": False},
     "t5": T5,
@@ -39,8 +44,7 @@ def real_model(config: dict[str, Any]) -> Any:
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     with torch.device("meta"):
-        auto = "AutoModelForMaskedLM" if config["model_type"] == "roberta" else "AutoModelForSeq2SeqLM"
-        return getattr(transformers, auto).from_config(transformers.AutoConfig.for_model(**config))
+        return getattr(transformers, CLASSES[config["model_type"]])(transformers.AutoConfig.for_model(**config))
 
 
 def sides(shape: Dims, numbers: dict[str, Any]) -> tuple[int, ...]:
@@ -90,6 +94,16 @@ def test_positions_begin_behind_the_padding_tokens_number() -> None:
     assert (model.positions, model.longest) == (40, 38)
     with pytest.raises(Impossible, match="40 positions|38 positions"):
         estimate(model, sequence=39)
+
+
+def test_a_whisper_of_another_shape_is_refused() -> None:
+    for change in ({"encoder_ffn_dim": 40}, {"apply_spec_augment": True}, {"activation_dropout": 0.1}):
+        with pytest.raises(Impossible):
+            from_config(WHISPER | change)
+    with pytest.raises(Impossible, match="30 positions"):
+        estimate(from_config(WHISPER), target=31)
+    with pytest.raises(Impossible, match="clamps"):
+        estimate(from_config(WHISPER), precision="fp16")
 
 
 def test_generation_is_refused_in_one_line() -> None:

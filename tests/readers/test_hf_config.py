@@ -37,6 +37,13 @@ def same(model: Model, config: Any) -> None:
         assert model.layers == len(model.layer_kinds) == sum(stacks)
         assert (model.hidden, model.heads, model.vocabulary) == (config.hidden_size, heads, config.vocab_size)
         return
+    if model.towers:
+        image, config = config.vision_config, config.text_config
+        tower = model.towers[0]
+        assert (tower.layers, tower.hidden) == (image.num_hidden_layers, image.hidden_size)
+        assert model.layers == tower.layers + config.num_hidden_layers
+        assert (model.hidden, model.vocabulary) == (config.hidden_size, config.vocab_size)
+        return
     assert model.layers == config.num_hidden_layers
     assert model.hidden == config.hidden_size
     assert model.heads == heads

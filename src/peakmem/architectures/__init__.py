@@ -47,6 +47,8 @@ CODE = {
     ("roberta", "transformers"): "roberta",
     ("t5", "transformers"): "t5",
     ("mixtral", "transformers"): "mixtral",
+    ("clip", "transformers"): "clip",
+    ("whisper", "transformers"): "whisper",
     ("qwen3_moe", "transformers"): "qwen3_moe",
     ("three_layers", "transformers"): "three_layers",
 }

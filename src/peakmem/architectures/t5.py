@@ -20,6 +20,7 @@ MIRRORS = "transformers 5.24.0 models/t5/modeling_t5.py"
 INPUTS = {"input_ids": ("b s", "int64"), "labels": ("b t", "int64")}
 LOSSES = ("upcast",)
 RUNS = ("training",)
+DTYPES = ("bf16", "fp32")
 
 Biases = tuple[Tensor | None, Tensor | None]
 
@@ -57,7 +58,7 @@ def attention_rows(name: str) -> Iterator[Row]:
 
 def forward(m: Structure, input_ids: Tensor, labels: Tensor) -> Tensor:
     encoded = stack(m, "encoder", input_ids, None)
-    decoder_input_ids = shifted(labels)
+    decoder_input_ids = shifted()
     decoded = stack(m, "decoder", decoder_input_ids, encoded)
     x = decoded
     if m.has("scaled_output"):
@@ -67,7 +68,7 @@ def forward(m: Structure, input_ids: Tensor, labels: Tensor) -> Tensor:
         return cross_entropy(view(logits, "(b t) V"), labels)
 
 
-def shifted(labels: Tensor) -> Tensor:
+def shifted() -> Tensor:
     """_shift_right: the labels, one place later, behind the start token."""
     result = made("b t", "int64", "decoder input ids")
     made("b t-1", "int64", "labels but the last")

@@ -16,6 +16,7 @@ from peakmem.estimate.shapes import contiguous, expand, piece, rename, reshape, 
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current
 
+
 def attend(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, softmax_in: str = "fp32",
            causal: bool = True) -> tuple[Tensor, Tensor | None]:
     """The attention of one layer, its heads merged to (b, s, a·d), and the probabilities where they exist.
@@ -222,9 +223,9 @@ def bmm(x: Tensor, y: Tensor) -> Tensor:
 
 
 def keys_as(x: Tensor) -> Tensor:
-    """The same keys or values with their positions called s' (t'), to tell them from the queries'."""
+    """The same keys or values with their positions primed, as in s', to tell them from the queries'."""
     b, a, positions, d = x.dims
-    return rename(x, (b, a, ("t'" if positions == ("t",) else "s'",), d))
+    return rename(x, (b, a, (positions[-1].rstrip("'") + "'",), d))
 
 
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool, drop: bool,

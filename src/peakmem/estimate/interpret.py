@@ -25,7 +25,8 @@ def interpret(m: Structure) -> Tape:
     code = code_of(m.architecture, m.implementation)
     tape = Tape(m.ones)
     tape.parts = parts = divided(tape, m)
-    tape.trains_inputs = m.checkpoint != "none" and m.implementation == "transformers"
+    tape.trains_inputs = m.checkpoint != "none" and m.implementation == "transformers" \
+        and main_input(code) == "input_ids"
     with writing(tape):
         tape.phase("start" if m.run == "training" else "load")
         buffers = define(tape, m, code)
@@ -67,6 +68,14 @@ def interpret(m: Structure) -> Tape:
         tape.finish()
         del buffers, inputs, training, held
     return tape
+
+
+def main_input(code: ModuleType) -> str:
+    """The input that the model's class calls its main one; only models of tokens let their embeddings want gradients.
+
+    Source: transformers' modeling_utils.py, gradient_checkpointing_enable.
+    """
+    return str(next(iter(getattr(code, "INPUTS", ("input_ids",)))))
 
 
 def make_inputs(tape: Tape, m: Structure, code: ModuleType) -> dict[str, Tensor]:

@@ -51,8 +51,10 @@ def sliding_mask(m: Structure, dtype: str, packed: bool = True) -> Tensor | None
     return boolean_mask(windowed=True) if m.has("narrow_window") else None
 
 
-def target_mask(m: Structure, dtype: str) -> Tensor | None:
+def target_mask(m: Structure, dtype: str, packed: bool = False) -> Tensor | None:
     """create_causal_mask of a decoder that reads an encoder: positions are counted by t."""
+    if packed:
+        packed_sequences("t")
     return as_numbers(boolean_mask(at="t"), dtype, "t") if m.kernel("full") == "eager" else None
 
 

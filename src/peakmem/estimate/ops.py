@@ -16,7 +16,9 @@ SCALAR: Dims = ()
 
 
 def promote(x: Tensor, y: Tensor) -> str:
-    """The dtype of an operation on two tensors."""
+    """The dtype of an operation on two tensors; a number's does not count beside one with dimensions."""
+    if not x.dims or not y.dims:
+        return (y if not x.dims else x).dtype
     return "fp32" if x.dtype != y.dtype and "fp32" in (x.dtype, y.dtype) else x.dtype
 
 

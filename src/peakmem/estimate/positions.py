@@ -30,12 +30,12 @@ def position_row() -> Tensor:
     return positions().seen_as(dims("1 s"))
 
 
-def rows_of_buffer() -> Tensor:
+def rows_of_buffer(count: str = "s") -> Tensor:
     """0 … s-1 as (1, s), cut from a buffer that holds all positions."""
-    return Tensor(dims("1 s"), "int64", ("s",), None)
+    return Tensor(dims(f"1 {count}"), "int64", (count,), None)
 
 
-def packed_sequences() -> None:
+def packed_sequences(at: str = "s") -> None:
     """find_packed_sequence_indices in masking_utils.py: looks whether positions jump, finds that they do not.
 
     Only where there is no cache (_preprocess_mask_arguments).
@@ -43,11 +43,11 @@ def packed_sequences() -> None:
     if not current().grad_enabled:
         return
     first = made("b 1", "int64", "first position")
-    joined = made("b s+1", "int64", "positions with a first")
-    steps = made("b s", "int64", "steps of the positions")
+    joined = made(f"b {at}+1", "int64", "positions with a first")
+    steps = made(f"b {at}", "int64", "steps of the positions")
     del joined
-    jumps = made("b s", "bool", "jumps of the positions")
-    sums = made("b s", "int64", "sequence numbers")
+    jumps = made(f"b {at}", "bool", "jumps of the positions")
+    sums = made(f"b {at}", "int64", "sequence numbers")
     del jumps
     last = made("b", "bool", "one sequence per row")
     every = made("", "bool", "one sequence in all rows")

@@ -10,6 +10,8 @@ from peakmem.estimate.kernel_choice import kernels_of
 from peakmem.estimate.parameters import check_parts, targets_of
 from peakmem.estimate.structure import Segment, Structure, runs_of, segments_of, unfolded
 from peakmem.estimate.stored import with_stored
+from peakmem.estimate.structure import Segment, Structure, runs_of, segments_of, unfolded
+from peakmem.estimate.towers import head_switches, letters_of_towers, tower_of
 from peakmem.model import Model
 from peakmem.setup import Setup
 from peakmem.tables.optimizers import find_optimizer
@@ -32,16 +34,11 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
     switches = set(model.switches)
     if model.tied:
         switches.add("tied")
-    if model.kv_heads < model.heads:
-        switches.add("grouped_heads")
+    switches |= head_switches(model)
     if model.window:
         switches.add("window")
     if model.experts:
         switches.add("experts")
-    if model.head_size > 256:
-        switches.add("wide_heads")
-    if model.head_size % 8:
-        switches.add("odd_heads")
     narrow = narrow_window(model, setup)
     if narrow:
         switches.add("narrow_window")
@@ -70,6 +67,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         ones=frozenset(letter for letter, number in numbers.items() if number == 1) | ones_of_groups(model),
         counts=(("a", model.heads), ("k", model.kv_heads)) if "norm_per_head" in switches else (),
         activation=model.activation,
+        towers=tuple(tower_of(tower, setup, dropouts_of(tower, setup)) for tower in model.towers),
         dtype=recipe.weights,
         autocast=recipe.autocast or "",
         kernels=kernels_of(model, setup, narrow),
@@ -127,6 +125,10 @@ def check_code(model: Model, setup: Setup) -> None:
     from peakmem.architectures import code_of
 
     code = code_of(model.architecture, setup.implementation)
+    dtype = PRECISIONS[setup.precision].weights
+    if dtype not in getattr(code, "DTYPES", (dtype,)):
+        raise Impossible(f"--precision {setup.precision}: {model.architecture} clamps its hidden states in {dtype}, "
+                         f"which peakmem does not know; give one with weights in {' or '.join(code.DTYPES)}")
     runs = getattr(code, "RUNS", (setup.run,))
     if setup.run not in runs and setup.implementation == "transformers":
         raise Impossible(f"--run {setup.run}: of {model.architecture} peakmem knows "
@@ -134,10 +136,11 @@ def check_code(model: Model, setup: Setup) -> None:
     if setup.run not in runs:
         raise Impossible(f"--implementation {setup.implementation} has no --run {setup.run}; give transformers, or "
                          f"--run {' or '.join(code.RUNS)}")
-    tokens = setup.sequence + (setup.generate - 1 if setup.run == "inference" else 0)
-    if model.longest and tokens > model.longest and not model.image:
+    length = setup.target if setup.target and "encoder_decoder" in model.switches else setup.sequence
+    tokens = length + (setup.generate - 1 if setup.run == "inference" else 0)
+    if model.longest and tokens > model.longest and (model.vocabulary or not model.image):
         raise Impossible(f"{tokens:,} tokens are more than the {model.longest:,} positions of {model.name}; give a "
-                         f"--sequence of at most {model.longest - (tokens - setup.sequence):,}")
+                         f"--sequence of at most {model.longest - (tokens - length):,}")
     known = getattr(code, "LOSSES", (setup.loss,))
     if setup.loss not in known:
         raise Impossible(f"--loss {setup.loss} goes with transformers' causal language models, not with "
@@ -198,10 +201,11 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
     if "av" in numbers:
         numbers["nc"] = -(-setup.sequence // 64)
     if "encoder_decoder" in model.switches:
-        numbers["t"] = setup.target or min(setup.sequence, model.longest or setup.sequence)
+        numbers["t"] = setup.target or setup.sequence
+    numbers |= letters_of_towers(model)
     if model.image:
         patches = (model.image // model.patch) ** 2
-        numbers |= {"i": model.image, "N": patches, "s": patches + 1}
+        numbers |= {"i": model.image, "N": patches} | ({} if model.vocabulary else {"s": patches + 1})
     return numbers
 
 

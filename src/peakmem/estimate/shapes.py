@@ -154,10 +154,14 @@ def cat(parts: list[Tensor], target: Dims | str, name: str = "joined") -> Tensor
     return n.output(out)
 
 
-def index(x: Tensor, rows: Tensor, target: Dims | str, name: str = "picked") -> Tensor:
-    """x[rows], rows being numbers: keeps them, the gradient is written into zeros (IndexBackward0)."""
+def index(x: Tensor, rows: Tensor, target: Dims | str, name: str = "picked", also: Tensor | None = None) -> Tensor:
+    """x[rows], rows being numbers: keeps them, the gradient is written into zeros (IndexBackward0).
+
+    also: the numbers for a second dimension.
+    """
     n = Node("index", x)
-    n.saves(rows, f"which rows {n.scope} picked")
+    for numbers in (rows,) if also is None else (rows, also):
+        n.saves(numbers, f"which rows {n.scope} picked")
     out = n.makes(shaped(target), x.dtype, None, name)
     n.gradient(0)
     return n.output(out)

@@ -37,6 +37,17 @@ class Segment:
 
 
 @immutable
+class Tower:
+    """What a tower beside the main one has of its own."""
+
+    name: str
+    kernel: str
+    activation: str
+    switches: frozenset[str]
+    dropouts: frozenset[str]
+
+
+@immutable
 class Structure:
     """One kind of run of one kind of model. Equal structures have equal tapes."""
 
@@ -47,6 +58,7 @@ class Structure:
     ones: frozenset[str] = frozenset()  # letters whose value is one
     counts: tuple[tuple[str, int], ...] = ()  # letters that say how many modules a layer has of a kind
     activation: str = "silu"
+    towers: tuple[Tower, ...] = ()
     dtype: str = "bf16"  # of the module
     autocast: str = ""
     kernels: tuple[tuple[str, str], ...] = ()  # attention kernel of each kind of layer
@@ -102,6 +114,14 @@ class Structure:
         return bool(layer) and self.segments[int(layer.partition(".")[0])].frozen
 
     def stack(self, name: str) -> Iterator[tuple[int, Segment]]:
+    def tower(self, name: str) -> Structure:
+        """The same run as one tower sees it: its own attention kernel, activation, dropouts and switches."""
+        for t in self.towers:
+            if t.name == name:
+                kernels = tuple((kind, t.kernel) for kind, _ in self.kernels)
+                return replace(self, kernels=kernels, activation=t.activation, switches=t.switches, dropouts=t.dropouts)
+        return self
+
         """The stretches of one stack of layers, numbered: those whose kinds begin with its name; "": all."""
         return ((i, segment) for i, segment in enumerate(self.segments) if segment.kinds[0].startswith(name))
 

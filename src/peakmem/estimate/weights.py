@@ -118,23 +118,25 @@ def adapter_branch(x: Tensor, a: Parameter, b: Parameter) -> Tensor:
     return scale(x, "adapter's part, scaled")
 
 
-def convolution(x: Tensor, name: str, target: Dims | str) -> Tensor:
+def convolution(x: Tensor, name: str, target: Dims | str, inputs: bool = False) -> Tensor:
     """nn.Conv2d: keeps input and weight, whatever is trained; one kernel makes the gradients.
 
+    inputs: it is the module that the model calls its input embeddings.
     Source: derivatives.yaml, convolution; tools/autograd/gen_variable_type.py guards no formula of several outputs.
     """
     with scope(name):
-        bias = autocast(weight("bias"))
+        bias = (autocast(weight("bias")),) if has("bias") else ()
         w = autocast(weight("weight"))
         x = autocast(x)
-        n = Node("convolution", x, w, bias)
+        n = Node("convolution", x, w, *bias)
         n.saves(x, f"gradient of {n.scope}")
         n.saves(w, f"gradient of the input of {n.scope}")
         out = n.makes(shaped(target), x.dtype)
         n.flops(2, (*flat(out.dims), *flat(w.dims[1:])))
-        for i in range(3):
+        for i in range(2 + len(bias)):
             n.gradient(i)
-        return n.output(out)
+        out = n.output(out)
+        return leaf(out) if inputs and current().trains_inputs and not out.needs_grad else out
 
 
 def embed(ids: Tensor, name: str, inputs: bool = True, scaled: bool = False,
@@ -142,12 +144,12 @@ def embed(ids: Tensor, name: str, inputs: bool = True, scaled: bool = False,
     """nn.Embedding: keeps the ids; the weight's gradient is a whole new matrix (embedding_dense_backward).
 
     inputs: it is the module that the model calls its input embeddings. scaled: Gemma's, which multiplies them.
+    table: another module's weight, which this one shares.
     """
     with scope(name):
         w = weight("weight") if table is None else table
         n = Node("embedding", w)
         embedding_backward(n, flat(ids.dims), flat(w.dims[1:]), flat(w.dims[:1]))
-    table: another module's weight, which this one shares.
         n.saves(ids, f"which rows of {n.scope} the gradient goes to")
         out = n.makes(ids.dims + w.dims[1:], w.dtype)
         n.gradient(0)

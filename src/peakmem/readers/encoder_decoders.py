@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from peakmem.errors import Impossible
 from peakmem.readers.fields import Fields
-from peakmem.readers.shared import Sizes, layers
+from peakmem.readers.shared import Sizes, head_size, layers
 
 
 def t5(f: Fields) -> Sizes:
@@ -26,6 +27,32 @@ def t5(f: Fields) -> Sizes:
         "feed_forward": f.count("d_ff"), "vocabulary": f.count("vocab_size"), "tied": True, "activation": activation,
         "embedding_dropout": dropout, "attention_dropout": dropout, "hidden_dropout": dropout,
         "switches": frozenset(switches), "sizes": {"B": f.count("relative_attention_num_buckets")},
+    }
+
+
+def whisper(f: Fields) -> Sizes:
+    """Whisper: encoder and decoder of one width, with as many heads; the source is always of one length."""
+    encoder, decoder = layers(f, "encoder_layers"), layers(f, "decoder_layers")
+    heads, wide = f.count("decoder_attention_heads"), f.count("decoder_ffn_dim")
+    if (f.count("encoder_attention_heads"), f.count("encoder_ffn_dim")) != (heads, wide):
+        raise Impossible(f"{f.file}: encoder_attention_heads and encoder_ffn_dim must be those of the decoder: "
+                         "peakmem knows no other Whisper")
+    for name, what in (("apply_spec_augment", "masked frames"), ("activation_dropout", "dropout after activations")):
+        if f.value(name):
+            raise Impossible(f"{f.file}: {f.said(name)}: {what}, which peakmem does not know; leave it out")
+    if f.fraction("encoder_layerdrop") or f.fraction("decoder_layerdrop"):
+        f.notes.append("layerdrop is taken as 0: the step in which no layer is dropped")
+    f.used |= {"num_hidden_layers"}
+    longest, dropout = f.count("max_target_positions"), f.fraction("dropout")
+    return {
+        "layers": encoder + decoder, "layer_kinds": ("encoder",) * encoder + ("decoder",) * decoder,
+        "hidden": f.count("d_model"), "heads": heads, "kv_heads": heads,
+        "head_size": head_size(f, "d_model", "decoder_attention_heads", own=False), "feed_forward": wide,
+        "vocabulary": f.count("vocab_size"), "positions": longest, "longest": longest,
+        "tied": f.flag("tie_word_embeddings"), "activation": f.activation("activation_function"),
+        "embedding_dropout": dropout, "attention_dropout": f.fraction("attention_dropout"), "hidden_dropout": dropout,
+        "switches": frozenset({"encoder_decoder", "shared_inputs"}),
+        "sizes": {"s": f.count("max_source_positions"), "mel": f.count("num_mel_bins")},
     }
 
 

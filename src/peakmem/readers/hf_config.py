@@ -21,6 +21,7 @@ norms_after        OLMo-2: layers keep their input, the last norm does not
 encoder_decoder    two stacks of layers, two sequences
 shared_inputs      tensors with gradients that every layer of a stack reads
 position_bias      T5: a trained bias on the scores, made in the first layer of a stack
+old_end_token      CLIP: the last token is the one with the largest number
 gated              the feed-forward has a gate      scaled_output  the last hidden states times a number
 
 `feed_forward` is that of the dense layers, or of an expert where all layers are experts. `positions` are rows of a
@@ -34,7 +35,7 @@ from typing import Any
 
 from peakmem.errors import UnknownName, Unreadable, printable
 from peakmem.model import Model
-from peakmem.readers import classics, decoders, encoder_decoders, mixtures, open_models, recurrent
+from peakmem.readers import classics, decoders, encoder_decoders, mixtures, open_models, recurrent, towers
 from peakmem.readers.defaults import ALIASES, DEFAULTS, HARMLESS
 from peakmem.readers.fields import Fields
 from peakmem.readers.json_file import NotFinite
@@ -53,12 +54,14 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
     "mamba": recurrent.mamba, "jamba": recurrent.jamba, "nemotron_h": recurrent.nemotron_h,
     "mixtral": decoders.mixtral, "qwen3_moe": decoders.qwen3_moe, "gpt2": classics.gpt2,
     "gpt_neox": classics.gpt_neox, "opt": classics.opt, "bert": classics.bert, "vit": classics.vit,
+    "clip": towers.clip, "whisper": encoder_decoders.whisper,
     "t5": encoder_decoders.t5, "roberta": classics.roberta,
 }
 """transformers' model_type -> the function that reads it."""
 
 CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "vit": "ViTForImageClassification",
-                              "t5": "T5ForConditionalGeneration", "roberta": "RobertaForMaskedLM"}
+                              "t5": "T5ForConditionalGeneration", "roberta": "RobertaForMaskedLM",
+                              "clip": "CLIPModel", "whisper": "WhisperForConditionalGeneration"}
 NESTED: Mapping[str, str] = {"gemma3": "gemma3_text", "llama4": "llama4_text", "qwen3_5": "qwen3_5_text"}
 """Files with a text part and a vision part: only the text part is read."""
 OLD_NAMES: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {"phi-msft": open_models.phi_msft,
@@ -116,7 +119,8 @@ def _text_part(config: Mapping[str, Any], kind: str, file: str) -> dict[str, Any
 def _class_note(kind: str, fields: Fields) -> list[str]:
     named = architecture(fields)
     expected = CLASSES.get(kind) or kind.removesuffix("_text").replace("_", "") + "forcausallm"
-    if not named or named.lower() == expected.lower() or (kind, named) in (("bert", "BertModel"), ("roberta", "RobertaModel")):
+    noted = (kind, named) in (("bert", "BertModel"), ("roberta", "RobertaModel"))
+    if not named or named.lower() == expected.lower() or noted:
         return []
     what = CLASSES.get(kind, "a causal language model")
     return [f"architectures says {printable(named, 60)[1:-1]}; counted as {what}"]

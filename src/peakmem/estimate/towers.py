@@ -1,0 +1,32 @@
+"""What a tower beside the main one brings along: switches, a kernel, letters that end in the tower's first one."""
+
+from __future__ import annotations
+
+from peakmem.estimate.kernel_choice import kernel_of
+from peakmem.estimate.structure import Tower
+from peakmem.model import Model
+from peakmem.setup import Setup
+
+
+def head_switches(model: Model) -> set[str]:
+    """What attention kernels ask about heads."""
+    found = {"grouped_heads": model.kv_heads < model.heads, "wide_heads": model.head_size > 256,
+             "odd_heads": model.head_size % 8 > 0}
+    return {name for name, on in found.items() if on}
+
+
+def tower_of(model: Model, setup: Setup, dropouts: frozenset[str]) -> Tower:
+    """What forward code may ask about a tower beside the main one."""
+    switches = set(model.switches) | head_switches(model)
+    return Tower(model.name, kernel_of(model, setup, False), model.activation, frozenset(switches),
+                 dropouts)
+
+
+def letters_of_towers(model: Model) -> dict[str, int]:
+    """Every letter's number, of all towers."""
+    numbers: dict[str, int] = {}
+    for tower in model.towers:
+        end = tower.name[0]
+        numbers |= {"h" + end: tower.hidden, "a" + end: tower.heads, "k" + end: tower.kv_heads,
+                    "d" + end: tower.head_size, "f" + end: tower.feed_forward, **tower.sizes}
+    return numbers
