@@ -12,7 +12,6 @@ from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import Level, Program, compiled, replay
 from peakmem.estimate.settings import structure_of, way_of_step
 from peakmem.estimate.stored import notes_on_weights
-from peakmem.estimate.stored import notes_on_weights
 from peakmem.estimate.structure import Structure
 from peakmem.immutable import replace
 from peakmem.ledger import Detail, Ledger, Parameters, Totals

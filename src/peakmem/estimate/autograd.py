@@ -42,9 +42,6 @@ def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor |
     if node.formula is not None:
         own: list[Tensor | None] = node.formula(tape, grads)
         return own
-    if node.formula is not None:
-        own: list[Tensor | None] = node.formula(tape, grads)
-        return own
     unpacked = release(node.saved)
     scratch = [tape.new((), "uint8", None, f"{node.scope}/{name}", key, True) for key, name in node.scratches]
     results: list[Tensor | None] = [None] * len(node.edges)

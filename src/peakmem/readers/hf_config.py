@@ -40,7 +40,6 @@ from peakmem.readers.defaults import ALIASES, DEFAULTS, HARMLESS
 from peakmem.readers.fields import Fields
 from peakmem.readers.json_file import NotFinite
 from peakmem.readers.quantised import stored_of
-from peakmem.readers.quantised import stored_of
 from peakmem.readers.shared import Sizes, architecture
 
 FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
@@ -95,10 +94,6 @@ def from_config(config: Any, name: str = "model", file: str = "config.json") -> 
     fields = Fields(file, given, DEFAULTS[kind], ALIASES.get(kind))
     sizes = FAMILIES[kind](fields)
     notes += [*_class_note(kind, fields), *fields.notes, *_unused(fields)]
-    stored, why = None, ""
-    if given.get("quantization_config") is not None:
-        stored, why = stored_of(given["quantization_config"], sizes["layers"])
-        notes += [why] if why else []
     stored, why = None, ""
     if given.get("quantization_config") is not None:
         stored, why = stored_of(given["quantization_config"], sizes["layers"])
