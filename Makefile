@@ -9,7 +9,7 @@ BENCHES := $(wildcard benchmarks/allocator.py benchmarks/speed*.py)
 EXAMPLE := examples/llama-3.1-8b/config.json
 ASK ?= estimate $(EXAMPLE) --sequence 4096 --batch 1 --gpu H100
 
-.PHONY: help run test check docs bench renew clean python
+.PHONY: help run test check docs bench page renew clean python
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,8 +41,13 @@ renew: $(VENV)/.dev ## write outputs in the documentation and golden files anew;
 	@$(BIN)/python scripts/picture.py
 	@PEAKMEM_GOLD=1 $(BIN)/python -m pytest tests/views
 
+page: $(VENV)/.dev ## the page that runs by itself, as site/ and page.html (Pyodide from npm)
+	@npm ci --no-audit --no-fund
+	@$(BIN)/peakmem page --out site/ --pyodide node_modules/pyodide
+	@$(BIN)/peakmem page --out page.html --pyodide node_modules/pyodide
+
 clean: ## remove what the commands above have made
-	rm -rf $(VENV) docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) docs/_build build dist site page.html node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 python:

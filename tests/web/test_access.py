@@ -25,7 +25,7 @@ def test_axe(opened: Any, address: str, theme: str, width: int) -> None:
     page.eval_on_selector_all("details", "all => all.forEach((one) => { one.open = true; })")
     page.get_by_role("button", name="Pin this").click()
     page.evaluate(AXE.read_text())
-    for view in ("Over time", "Numbers", "Nine moments"):
+    for view in ("Over time", "Numbers", "By moment"):
         page.get_by_role("button", name=view, exact=True).click()
         found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
         assert [(one["id"], [node["target"] for node in one["nodes"]][:3]) for one in found["violations"]] == [], view

@@ -20,7 +20,7 @@ export class Calculator extends HTMLElement {
     this.moments = h("div", { class: "moments", role: "group", "aria-label": "Look at one moment" });
     this.legend = h("div", { class: "legend", role: "group", "aria-label": "Kinds: one dims the others" });
     this.view = "bars";
-    this.views = Object.entries({ bars: "Nine moments", time: "Over time", table: "Numbers" }).map(([name, text]) =>
+    this.views = Object.entries({ bars: "By moment", time: "Over time", table: "Numbers" }).map(([name, text]) =>
       h("button", { type: "button", "aria-pressed": String(name === "bars"), "data-view": name, onclick: () => this.turn(name) }, text));
     this.time = h("div", { class: "timeline", hidden: true });
     this.numbers = h("div", { class: "scroll numbers", hidden: true, tabindex: 0, role: "region", "aria-label": "Numbers" });

@@ -29,9 +29,9 @@ export function axis(most) {
 export function draw({ ledger, room, behind, chosen, width, height, frame = 0 }) {
   const rows = ledger.chart;
   const right = 12;
-  const top = Math.max(1, frame, room?.reserved ? room.used : 0, ...rows.map((row) => row.peak), ...(behind?.chart ?? []).map((row) => row.peak));
+  const top = Math.max(1, frame, room?.reserved ? room.used : 0, ...rows.map((row) => row.peak), ...(behind?.chart ?? []).filter((row) => rows.some((other) => other.moment === row.moment)).map((row) => row.peak));
   const limit = room ? room.capacity - room.context[1] : 0;
-  const shown = limit > 0 && limit <= 2.2 * top;
+  const shown = limit > 0 && limit <= 2 * top;
   const most = shown ? Math.max(top, limit) : top;
   const area = height - TOP - BOTTOM;
   const y = (bytes) => TOP + area * (1 - bytes / (most * 1.04));

@@ -10,6 +10,8 @@ const NAMES = { gpu: "GPU", gpus: "GPUs", lora_rank: "LoRA rank", lora_targets: 
 const SLIDERS = { sequence: [128, 131072], batch: [1, 256], accumulation: [1, 64], lora_rank: [1, 256], gpus: [1, 512], generate: [1, 8192] };
 const REFERENCES = { attention: ["flash", 5], checkpoint: ["checkpoint", 6], implementation: ["recompute", 2], lora_rank: ["lora", 7], shard: ["fsdp", 10], optimizer: ["eight", 9] };
 
+const TRAINING = { fields: ["optimizer", "checkpoint", "accumulation"], groups: ["optimizer", "loss", "activations", "training part"] };
+
 const label = (name) => NAMES[name] ?? name.replaceAll("_", " ");
 
 /** Powers of two between two ends: what a slider steps through. */
@@ -28,7 +30,7 @@ export class Form {
   }
 
   fold(title, names) {
-    return h("details", {}, h("summary", {}, title), h("div", { class: "fields" }, names.map((name) => this.field(name))));
+    return h("details", { class: TRAINING.groups.includes(title) ? "training" : "" }, h("summary", {}, title), h("div", { class: "fields" }, names.map((name) => this.field(name))));
   }
 
   groups() {
@@ -113,7 +115,7 @@ export class Form {
     this.controls[name] = control;
     const help = row.help.replace(/: `peakmem list.*$/, "");
     control.title = help;
-    return h("div", { class: `field${row.type === "bool" ? " check" : ""}${["gpu", "precision"].includes(name) ? " wide" : ""}` }, h("label", {}, h("span", {}, label(name)), control), reference, more);
+    return h("div", { class: `field${row.type === "bool" ? " check" : ""}${["gpu", "precision"].includes(name) ? " wide" : ""}${TRAINING.fields.includes(name) ? " training" : ""}` }, h("label", {}, h("span", {}, label(name)), control), reference, more);
   }
 
   /** The controls as the state has them; the one that is being typed in is left alone. */
@@ -121,6 +123,7 @@ export class Form {
     const own = this.tables.models.some((row) => row.name === state.model) || state.model === "custom";
     this.select.querySelector("[data-file]")?.remove();
     if (state.config || !own) this.select.prepend(h("option", { value: "", "data-file": "" }, state.config ? `${state.model} (your file)` : state.model));
+    this.element.dataset.run = state.settings.run ?? "training";
     this.select.value = state.config || !own ? "" : state.model;
     for (const name of SIZES) this.put(this.controls[`size-${name}`], state.sizes[name] ?? "");
     for (const row of this.tables.fields) {

@@ -14,11 +14,11 @@ export class Timeline {
     this.read = h("p", { class: "small read" }, " ");
     const tool = (text, label, what) => h("button", { type: "button", "aria-label": label, onclick: what }, text);
     this.tools = h("div", { class: "row tools" }, tool("+", "Zoom in", () => this.zoom(0.5)), tool("−", "Zoom out", () => this.zoom(2)),
-      tool("←", "Earlier", () => this.move(-0.4)), tool("→", "Later", () => this.move(0.4)), tool("Whole step", "Whole step", () => this.look(0, this.count)),
+      tool("←", "Earlier", () => this.move(-0.4)), tool("→", "Later", () => this.move(0.4)), tool("Whole step", "Whole step", () => this.look(this.first, this.count)),
       tool("Peak", "Peak: zoom to it", () => this.toPeak()));
     host.replaceChildren(this.tools, this.picture, this.read);
     this.picture.addEventListener("keydown", (event) => {
-      const what = { ArrowLeft: () => this.move(-0.2), ArrowRight: () => this.move(0.2), "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), Home: () => this.look(0, this.count), End: () => this.toPeak() }[event.key];
+      const what = { ArrowLeft: () => this.move(-0.2), ArrowRight: () => this.move(0.2), "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), Home: () => this.look(this.first, this.count), End: () => this.toPeak() }[event.key];
       if (what) { event.preventDefault(); what(); }
     });
     this.picture.addEventListener("wheel", (event) => {
@@ -46,7 +46,9 @@ export class Timeline {
       return { kind, amounts };
     });
     this.top = Math.max(...this.total.reduce((best, x) => (x > best[0] ? [x] : best), [1]));
-    this.look(0, data.events);
+    // Before the step nothing but its preparation happens: the picture starts where the step does.
+    this.first = Math.max(0, (data.moments.find(([, name]) => !/^(start|load)\b/.test(name))?.[0] ?? 0) - 1);
+    this.look(this.first, data.events);
   }
 
   look(from, to) {
@@ -113,7 +115,7 @@ export class Timeline {
   draw() {
     const { width, height } = this.size;
     const area = height - TOP - BOTTOM;
-    const most = this.limit && this.limit <= 2.2 * this.top ? Math.max(this.top, this.limit) : this.top;
+    const most = this.limit && this.limit <= 2 * this.top ? Math.max(this.top, this.limit) : this.top;
     const y = (bytes) => (TOP + area * (1 - bytes / (most * 1.04))).toFixed(1);
     const columns = this.columns();
     const wide = (width - LEFT - RIGHT) / columns.length;
@@ -131,7 +133,7 @@ export class Timeline {
         up += `${i ? "L" : "M"}${x(i)} ${high}L${x(i + 1)} ${high}`;
         down = `L${x(i + 1)} ${low}L${x(i)} ${low}${down}`;
       });
-      parts.push(`<path class="seg area ${row.kind}" d="${up}${down}Z"/>`);
+      parts.push(`<path class="seg area ${row.kind}" d="${up}${down}Z"${wide < 3 ? ' stroke="none"' : ' style="stroke:var(--ground)"'}/>`);
     }
     parts.push(...this.labels(x, columns, height));
     if (this.limit && this.limit <= most) parts.push(`<line class="limit" x1="${LEFT}" x2="${width - RIGHT}" y1="${y(this.limit)}" y2="${y(this.limit)}"/>`);
