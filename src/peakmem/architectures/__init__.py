@@ -46,9 +46,9 @@ CODE = {
     ("vit", "transformers"): "vit",
     ("roberta", "transformers"): "roberta",
     ("t5", "transformers"): "t5",
-    ("mixtral", "transformers"): "mixtral",
     ("clip", "transformers"): "clip",
     ("whisper", "transformers"): "whisper",
+    ("mixtral", "transformers"): "mixtral",
     ("qwen3_moe", "transformers"): "qwen3_moe",
     ("three_layers", "transformers"): "three_layers",
 }

@@ -68,6 +68,7 @@ class Structure:
     early_stop: bool = True
     lora: tuple[str, ...] = ()  # patterns of the modules that get adapters
     frozen: tuple[str, ...] = ()  # patterns of the parameters that are not trained
+    pieces: int = 1  # how often a loop over parts of the sequence runs, where its steps differ in what they keep
     loss: str = "upcast"
     loss_chunks: str = ""  # "one" | "two" | "many" where the loss runs by pieces
     micro_batches: int = 1  # 2, or 3 where the last differs, stands for any larger number
@@ -113,7 +114,6 @@ class Structure:
         """Whether a layer, by its key from `copies`, is one of the frozen first ones."""
         return bool(layer) and self.segments[int(layer.partition(".")[0])].frozen
 
-    def stack(self, name: str) -> Iterator[tuple[int, Segment]]:
     def tower(self, name: str) -> Structure:
         """The same run as one tower sees it: its own attention kernel, activation, dropouts and switches."""
         for t in self.towers:
@@ -122,6 +122,7 @@ class Structure:
                 return replace(self, kernels=kernels, activation=t.activation, switches=t.switches, dropouts=t.dropouts)
         return self
 
+    def stack(self, name: str) -> Iterator[tuple[int, Segment]]:
         """The stretches of one stack of layers, numbered: those whose kinds begin with its name; "": all."""
         return ((i, segment) for i, segment in enumerate(self.segments) if segment.kinds[0].startswith(name))
 

@@ -53,8 +53,8 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
     "mamba": recurrent.mamba, "jamba": recurrent.jamba, "nemotron_h": recurrent.nemotron_h,
     "mixtral": decoders.mixtral, "qwen3_moe": decoders.qwen3_moe, "gpt2": classics.gpt2,
     "gpt_neox": classics.gpt_neox, "opt": classics.opt, "bert": classics.bert, "vit": classics.vit,
-    "clip": towers.clip, "whisper": encoder_decoders.whisper,
     "t5": encoder_decoders.t5, "roberta": classics.roberta,
+    "clip": towers.clip, "whisper": encoder_decoders.whisper,
 }
 """transformers' model_type -> the function that reads it."""
 
