@@ -22,6 +22,7 @@ run: python ## set up, then answer a real question in the terminal (ASK="..." as
 	PYTHONPATH=src $(PYTHON) -c 'import sys; from peakmem.cli import main; sys.exit(main())' $(ASK); fi
 
 test: $(VENV)/.dev ## set up everything that is tested against (PyTorch, transformers), then run all tests
+	@sh scripts/browser.sh
 	@$(BIN)/python -m pytest $(TESTS)
 
 check: $(VENV)/.dev docs ## style, types, examples in the documentation, the documentation itself
@@ -45,6 +46,9 @@ page: $(VENV)/.dev ## the page that runs by itself, as site/ and page.html (Pyod
 	@npm ci --no-audit --no-fund
 	@$(BIN)/peakmem page --out site/ --pyodide node_modules/pyodide
 	@$(BIN)/peakmem page --out page.html --pyodide node_modules/pyodide
+
+load: $(VENV)/.dev ## 200 clients at once against the server for a minute; SECONDS=10 for less
+	@$(BIN)/python benchmarks/load_server.py --seconds $(or $(SECONDS),60)
 
 clean: ## remove what the commands above have made
 	rm -rf $(VENV) docs/_build build dist site page.html node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info

@@ -150,7 +150,8 @@ def test_bytes_that_are_no_text(port: int) -> None:
 # C30: whose page asks
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example",
-                                  "localhost.evil.example", "localhost@evil.example", "", "a b", "localhost:", "localhost:x", "[::1", "xn--"])
+                                  "localhost.evil.example", "localhost@evil.example", "", "a b",
+                                  "localhost:", "localhost:x", "[::1", "xn--"])
 def test_foreign_hosts(port: int, host: str) -> None:
     found = raw(port, f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
     assert found and found.status in (400, 403)

@@ -11,11 +11,11 @@ import pytest
 schemathesis = pytest.importorskip("schemathesis", reason="the interface's tests need schemathesis")
 pytest.importorskip("starlette", reason="the interface's tests need the extra: pip install 'peakmem[serve]'")
 
-from hypothesis import settings
+from hypothesis import settings  # noqa: E402
 
-from peakmem.web.answer import ASKS
-from peakmem.web.openapi import document
-from tests.web.server import get, running
+from peakmem.web.answer import ASKS  # noqa: E402
+from peakmem.web.openapi import document  # noqa: E402
+from tests.web.server import get, running  # noqa: E402
 
 CONFIG = schemathesis.Config.from_dict({"checks": {
     # Settings that are right each by itself may contradict each other; then the answer is 400 and says why.
