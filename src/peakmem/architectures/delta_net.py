@@ -41,13 +41,14 @@ def gated_delta_net(m: Structure, x: Tensor, together: bool) -> Tensor:
         return output
 
 
-def delta_rule(m: Structure, *inputs: Tensor) -> Tensor:
+def delta_rule(m: Structure, query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tensor) -> Tensor:
     """In chunks, or for one token that is decoded; where there is a cache, the last state goes there."""
     if m.run == "training":
-        return chunk_delta_rule(m, *inputs)[0]
-    single = bool(current().single)
-    kept = state("state", "b (ak rv) ek ev", "fp32") if single else None
-    core, last = recurrent_delta_rule(m, *inputs, kept) if kept else chunk_delta_rule(m, *inputs)
+        return chunk_delta_rule(m, query, key, value, decay, beta)[0]
+    if current().single:
+        kept = state("state", "b (ak rv) ek ev", "fp32")
+        return recurrent_delta_rule(m, query, key, value, decay, beta, kept)[0]
+    core, last = chunk_delta_rule(m, query, key, value, decay, beta)
     state("state", "b (ak rv) ek ev", "fp32")
     del last
     return core

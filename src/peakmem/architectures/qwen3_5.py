@@ -50,7 +50,10 @@ def delta_rows() -> Iterator[Row]:
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:
-    return causal_lm(m, lambda: model(m, ids, lambda x: gated_delta_net(m, x, together=False), grid_table), "model.embed_tokens")
+    def mixer(x: Tensor) -> Tensor:
+        return gated_delta_net(m, x, together=False)
+
+    return causal_lm(m, lambda: model(m, ids, mixer, grid_table), "model.embed_tokens")
 
 
 def grid_table(m: Structure, dtype: str) -> tuple[Tensor, Tensor]:

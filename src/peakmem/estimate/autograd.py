@@ -27,7 +27,7 @@ from peakmem.estimate.layout import (
     is_one,
     viewable,
 )
-from peakmem.estimate.node import Edge, Gradient, Node
+from peakmem.estimate.node import Edge, Node
 from peakmem.estimate.scratch import dense_for_product
 from peakmem.estimate.tape import Begin, Block, End, Parameter, Place, Tape, Tensor
 
@@ -86,7 +86,8 @@ def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor |
         memory: Any = dense_order(line.dims, g.memory) if line.memory == "grad" else line.memory
         if line.how == "join":
             memory = joined_order(line.dims, grads, tape.ones)
-        alive = pass_through(tape, line.steps, like(g, line), label) if line.steps else {}
+        shape = g if g.dims == line.dims else Tensor(line.dims, line.dtype, flat(line.dims), None)
+        alive = pass_through(tape, line.steps, shape, label) if line.steps else {}
         made = tape.new(line.dims, line.dtype, None if line.how == "rows" else memory, name)
         alive.clear()
         if line.how == "rows":  # each row is longer than the gradient needs
@@ -99,11 +100,6 @@ def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor |
         del short, made
     del unpacked, held, scratch
     return results
-
-
-def like(g: Tensor, line: Gradient) -> Tensor:
-    """What a gradient looks like: the incoming one, where it has its shape."""
-    return g if g.dims == line.dims else Tensor(line.dims, line.dtype, flat(line.dims), None)
 
 
 def pass_through(tape: Tape, steps: str, x: Tensor, label: str) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The mask of attention within chunks: create_chunked_causal_mask of transformers' masking_utils.py, without padding."""
+"""Attention within chunks: create_chunked_causal_mask of transformers' masking_utils.py, without padding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations that only the gated delta rule and Mamba need, each with its entry in derivatives.yaml in the docstring."""
+"""Operations that only the gated delta rule needs, each with its entry in derivatives.yaml in the docstring."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from peakmem.estimate.outputs import hand_out_cache
 from peakmem.estimate.layout import dims
+from peakmem.estimate.outputs import hand_out_cache
 from peakmem.estimate.shapes import contiguous, piece
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tape, Tensor, current
@@ -50,7 +50,7 @@ def state(name: str, shape: str, dtype: str) -> Tensor:
         made = tape.states[key] = tape.new(dims(shape), dtype, None, f"{tape.scope}/{name}")
         tape.kind = "temporary"
         if made.storage:
-            made.storage.record.why.append(f"all that {tape.scope} knows of earlier tokens, read and overwritten by each")
+            made.storage.record.why.append(f"what {tape.scope} knows of earlier tokens; each overwrites it")
     return tape.states[key]
 
 

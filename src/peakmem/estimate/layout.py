@@ -119,3 +119,15 @@ def dense_order(shape: Dims, memory: Memory) -> Memory:
 def size_key(dtype: str, letters: Memory) -> tuple[int, tuple[str, ...]]:
     """Bytes of a dense tensor as a product: bytes per element and the letters, sorted, primes dropped."""
     return BYTES[dtype], tuple(sorted(letter.rstrip("'") for letter in letters))
+
+
+def renamed(letters: Memory, other: dict[str, str]) -> Memory:
+    """Letters under their other names, also inside derived ones: with s for 1, `s+1` is `1+1`."""
+    result = []
+    for letter in letters:
+        if letter not in other and letter[0] == "s" and letter[1:2] in ("+", "-", "^", "/"):
+            letter = other["s"] + letter[1:]
+        elif letter[:2] == "s'" and letter[2:3] in ("+", "-"):
+            letter = other.get("s'", "s'") + letter[2:]
+        result.append(other.get(letter, letter))
+    return tuple(letter for letter in result if letter != "1")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from peakmem.estimate.layout import Dims, Memory, flat, size_key
+from peakmem.estimate.layout import Dims, Memory, flat, renamed, size_key
 
 if TYPE_CHECKING:
     from peakmem.estimate.node import Node
@@ -181,6 +181,7 @@ class Tape:
         self.fold = ""  # how often the current stretch is repeated, as a letter
         self.kind = "temporary"
         self.grad_enabled = True
+        self.keeps_packed_inputs = False  # bitsandbytes up to 0.41
         self.drops_gradients = False  # each is added to a resident buffer when it arrives
         self.trains_inputs = False  # embeddings are leaves that require a gradient
         self.autocast = ""
@@ -196,6 +197,7 @@ class Tape:
         self.layer_kind = ""
         self.stacks: dict[str, tuple[Segment, ...]] = {}  # which layers come before those of this path
         self.sequence = 0
+        self.returned: Callable[[], None] | None = None  # called when the model has returned, before its caller's loss
         self.outputs: list[Tensor] | None = None  # what the model returns, where its caller holds it
         self.flops: list[tuple[str, int, tuple[str, ...], str]] = []
         self.phase_name = ""
@@ -248,18 +250,6 @@ class Tape:
         for dies, row in groupby(self.events, lambda event: type(event) is int and event < 0):
             found += sorted(row, reverse=True) if dies else row
         self.events = found
-
-
-def renamed(letters: Memory, other: dict[str, str]) -> Memory:
-    """Letters under their other names, also inside derived ones: with s for 1, `s+1` is `1+1`."""
-    result = []
-    for letter in letters:
-        if letter not in other and letter[0] == "s" and letter[1:2] in ("+", "-", "^", "/"):
-            letter = other["s"] + letter[1:]
-        elif letter[:2] == "s'" and letter[2:3] in ("+", "-"):
-            letter = other.get("s'", "s'") + letter[2:]
-        result.append(other.get(letter, letter))
-    return tuple(letter for letter in result if letter != "1")
 
 
 _tape: Tape | None = None

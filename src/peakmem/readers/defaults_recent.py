@@ -63,8 +63,8 @@ RECENT: Mapping[str, Row] = {
 
 RECENT_ALIASES: Mapping[str, Mapping[str, str]] = {
     "deepseek_v2": {"num_experts": "n_routed_experts"},
-    "deepseek_v3": {"num_local_experts": "n_routed_experts", "num_mtp_layers": "num_nextn_predict_layers"},
+    "deepseek_v3": {"num_local_experts": "n_routed_experts"},
     "gpt_oss": {"num_experts": "num_local_experts"},
     "jamba": {"num_local_experts": "num_experts"},
-    "nemotron_h": {"layer_types": "layers_block_type", "num_local_experts": "n_routed_experts"},
+    "nemotron_h": {"num_local_experts": "n_routed_experts"},
 }

@@ -86,7 +86,7 @@ def deepseek_v3(f: Fields) -> Sizes:
     for field, switch in (("norm_topk_prob", "norm_topk"), ("rope_interleave", "interleaved_rope")):
         if f.flag(field, null=False):
             sizes["switches"] |= {switch}
-    more = f.count("num_nextn_predict_layers", least=0, null=0)
+    more = f.count("num_mtp_layers" if "num_mtp_layers" in f.given else "num_nextn_predict_layers", least=0, null=0)
     if more:
         f.notes.append(f"{more} layer{'s' if more > 1 else ''} for multi-token prediction in the file's weights: "
                        "transformers' class does not have them, and they are not counted")

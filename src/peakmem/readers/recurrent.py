@@ -31,7 +31,8 @@ def delta_net(f: Fields) -> Sizes:
         sizes["switches"] |= {"grouped_values"}
     key_size, value_size = f.count("linear_key_head_dim"), f.count("linear_value_head_dim")
     rotated = rotary_part(f, sizes["head_size"], "partial_rotary_factor", 0.25)
-    return sizes | {"layer_kinds": kinds, "rotary_size": even(f, "the rotated part of a head", rotated) if rotated else 0,
+    rotated = even(f, "the rotated part of a head", rotated) if rotated else 0
+    return sizes | {"layer_kinds": kinds, "rotary_size": rotated,
                     "sizes": {"ak": keys, "av": values, "rv": values // keys, "ek": key_size, "ev": value_size,
                               "cc": 2 * keys * key_size + values * value_size,
                               "q": f.count("linear_conv_kernel_dim")}}
@@ -62,12 +63,14 @@ def mamba(f: Fields) -> Sizes:
     switches = {switch for field, switch in (("use_bias", "mixer_bias"), ("use_conv_bias", "conv_bias"),
                                              ("residual_in_fp32", "fp32_residual")) if f.flag(field)}
     rank = -(-hidden // 16) if f.value("time_step_rank") == "auto" else f.count("time_step_rank")
+    inner = f.count("expand", most=10**3) * hidden
+    if "intermediate_size" in f.given:  # the class sets what a file gives after what it computes
+        inner = f.count("intermediate_size")
     return {
         "layers": f.count("num_hidden_layers"), "hidden": hidden, "heads": 1, "kv_heads": 1, "head_size": 1,
-        "feed_forward": 0, "vocabulary": f.count("vocab_size"), "tied": f.flag("tie_word_embeddings"),
+        "feed_forward": inner, "vocabulary": f.count("vocab_size"), "tied": f.flag("tie_word_embeddings"),
         "activation": f.activation("hidden_act"), "switches": frozenset(switches),
-        "sizes": {"l": f.count("expand", most=10**3) * hidden, "o": f.count("state_size"), "q": f.count("conv_kernel"),
-                  "R": rank}}
+        "sizes": {"l": inner, "o": f.count("state_size"), "q": f.count("conv_kernel"), "R": rank}}
 
 
 def jamba(f: Fields) -> Sizes:
@@ -90,7 +93,7 @@ def jamba(f: Fields) -> Sizes:
 def nemotron_h(f: Fields) -> Sizes:
     """Nemotron-H: each layer is one of Mamba 2, attention, experts or a plain feed-forward."""
     pattern = f.value("hybrid_override_pattern")
-    listed = f.value("layers_block_type")
+    listed = f.value("layer_types" if "layer_types" in f.given else "layers_block_type")
     words = [PATTERN.get(c, c) for c in pattern] if listed is None and isinstance(pattern, str) else listed
     if words is None:
         words = ["linear_attention", "moe", "full_attention", "mlp"]
@@ -108,7 +111,8 @@ def nemotron_h(f: Fields) -> Sizes:
         raise Impossible(f"{f.file}: {f.said('n_groups')} must divide {f.said('mamba_num_heads')}, and "
                          f"{f.said('n_group')} {f.said('n_routed_experts')}")
     switches = {switch for field, switch in (("use_bias", "mixer_bias"), ("use_conv_bias", "conv_bias"),
-                                             ("mlp_bias", "mlp_bias"), ("norm_topk_prob", "norm_topk")) if f.flag(field)}
+                                             ("mlp_bias", "mlp_bias"), ("norm_topk_prob", "norm_topk"))
+                if f.flag(field)}
     if f.value("moe_latent_size") is not None:
         switches |= {"expert_latent"}
     return chosen | {
