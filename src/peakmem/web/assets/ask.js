@@ -1,4 +1,3 @@
-// @ts-check
 /** Where answers come from: made beforehand, a server, or peakmem itself running in a worker. Never a formula here. */
 const mode = document.documentElement.dataset.mode ?? "baked"; // served | baked | live
 const known = new Map();

@@ -1,4 +1,3 @@
-// @ts-check
 /** Section 5: settings on one side, the answer in sight on the other. */
 import { bare, count, gib, h, kinds, moment, momentTitle, named, people, swatch, title, announce } from "./format.js";
 import { ask, mode } from "./ask.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Section 1: one parameter as cells of one byte. */
 import { h, announce } from "./format.js";
 

@@ -1,4 +1,3 @@
-// @ts-check
 /** The moments as stacked bars: SVG text from a ledger. The same text is drawn, exported as SVG and painted as PNG. */
 import { bare, gib, kinds, letter, momentTitle, safe, title } from "./format.js";
 

@@ -1,4 +1,3 @@
-// @ts-check
 /** Take it along: command line, Python, link, picture, table. */
 import { h, announce } from "./format.js";
 import { address, state } from "./store.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** The settings: one control for each row of the field table, the common ones first. */
 import { h, people } from "./format.js";
 import { state, change } from "./store.js";

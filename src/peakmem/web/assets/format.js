@@ -1,4 +1,3 @@
-// @ts-check
 /** Numbers as every view of peakmem prints them, and small builders of elements. */
 
 /** Bytes as GiB (2^30), small ones as MiB or KiB. */

@@ -1,4 +1,3 @@
-// @ts-check
 /** Section 4: tensors × moments of the three-layer network. Slider, keys, columns and the chart move one moment. */
 import { h, gib, swatch, title, announce } from "./format.js";
 import { state, goTo, on } from "./store.js";

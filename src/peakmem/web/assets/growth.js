@@ -1,4 +1,3 @@
-// @ts-check
 /** Section 2: the four kinds over a step, and what makes each grow. */
 import { h, gib, named, announce, title } from "./format.js";
 

@@ -1,4 +1,3 @@
-// @ts-check
 /** Section 6: the largest of each kind with its rule. Section 7: the levers. Section 8: against a real run. */
 import { gib, h, kinds, moment, named, signed, swatch, title, announce } from "./format.js";
 import { ask, mode } from "./ask.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Put the parts together: answers that lie in the page first, so that it is complete before any engine is. */
 import { ask, boot, mode, unpack } from "./ask.js";
 import { announce, h, setKinds } from "./format.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Section 3: the two products of backward, and what each reads. */
 import { h, gib, letter, announce } from "./format.js";
 

@@ -1,4 +1,3 @@
-// @ts-check
 /** One state, one event for each thing that changes. The engine is asked from here and from nowhere else. */
 import { ask, slow } from "./ask.js";
 import { toHash, fromHash } from "./url.js";

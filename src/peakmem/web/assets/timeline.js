@@ -1,4 +1,3 @@
-// @ts-check
 /** Live bytes over the step after every event: zoomable, peaks kept, layers named. */
 import { gib, h, kinds, moment, safe, title } from "./format.js";
 import { axis } from "./chart.js";

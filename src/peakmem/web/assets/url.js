@@ -1,4 +1,3 @@
-// @ts-check
 /** The state as a link: #v=1&model=…&sequence=…; what is not the default, by its own name. */
 const PARTS = ["model", "config"];
 let sizes = new Set();

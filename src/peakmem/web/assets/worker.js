@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * peakmem's own Python in a worker. In a folder its files lie beside it; in a single file they come as a message, and
  * what Pyodide would fetch is taken from there.
