@@ -31,17 +31,17 @@ class Setup:
 
     run: str = setting("training", "what runs", choices=("training", "inference"))
     sequence: int = setting(2048, "tokens of one sequence (inference: of the prompt)", unit="tokens", least=1)
-    batch: int = setting(1, "sequences in one micro-batch, per GPU", unit="sequences", least=1)
-    accumulation: int = setting(1, "micro-batches per optimizer step", unit="micro-batches", least=1)
     target: int = setting(0, "tokens of the target, where a model has an encoder and a decoder; 0: as many as "
                           "--sequence", unit="tokens", group="activations")
+    batch: int = setting(1, "sequences in one micro-batch, per GPU", unit="sequences", least=1)
+    accumulation: int = setting(1, "micro-batches per optimizer step", unit="micro-batches", least=1)
     precision: str = setting("mixed", "which dtype weights, gradients and states have", choices=(
         "mixed", "amp-bf16", "amp-fp16", "bf16", "fp16", "fp32", "megatron"))
     optimizer: str = setting("adamw", "the optimizer: `peakmem list optimizers`")
     attention: str = setting("auto", "attention kernel; auto: what PyTorch picks",
                              choices=("auto", "flash", "efficient", "cudnn", "math", "eager", "flash-package"))
     implementation: str = setting("transformers", "whose code of the model runs",
-                                  choices=("transformers", "paper", "torchtitan", "fused"))
+                                  choices=("transformers", "paper", "torchtitan", "fused", "litgpt", "torchtune"))
     checkpoint: str = setting("none", "activation checkpointing: none, full (each layer keeps its input), "
                               "selective (keeps the outputs of --checkpoint-save)",
                               choices=("none", "full", "selective"))
@@ -62,11 +62,12 @@ class Setup:
 
     loss: str = setting("upcast", "upcast: logits in fp32, as transformers; chunked: head and loss by pieces; "
                         "fused: the head inside the loss; inplace: a kernel that writes the gradient over the logits; "
-                        "sum: logits.sum()", group="loss", choices=("upcast", "chunked", "fused", "inplace", "sum"))
+                        "pieces: LitGPT's, 128 tokens at a time; sum: logits.sum()", group="loss",
+                        choices=("upcast", "chunked", "fused", "inplace", "pieces", "sum"))
     outputs: str = setting("dropped", "what the caller still holds of a step while the next runs its forward: its "
                            "logits, and keys and values", choices=("dropped", "logits", "logits+cache"), group="loss")
     stack: str = setting("current", "older code of the stack, by what it holds: tables/stacks.py", group="loss",
-                         choices=("current", "transformers-4.48", "transformers-4.46", "transformers-4.45",
+                         choices=("current", "bitsandbytes-0.41", "transformers-4.48", "transformers-4.46", "transformers-4.45",
                                   "transformers-4.42"))
     loss_chunks: int = setting(8, "pieces of the chunked loss", group="loss", least=1, most=4096)
 

@@ -11,6 +11,7 @@ CODE = {
     ("llama", "transformers"): "llama",
     ("llama", "torchtitan"): "llama_fused",
     ("llama", "fused"): "llama_fused",
+    **{(family, "litgpt"): "litgpt" for family in ("llama", "mistral", "gemma", "gemma2", "gpt_neox", "phi", "falcon")},
     ("granite", "transformers"): "granite",
     ("mistral", "transformers"): "mistral",
     ("qwen2", "transformers"): "qwen2",

@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "trace": "a real PyTorch module and optimizer, without a GPU; runs your file",
     "compare": "two ledgers side by side; exit code 1 when they differ",
     "fit": "the largest batch that fits on a GPU",
+    "accuracy": "published, measured runs against our estimates",
     "page": "the page as one HTML file or a folder",
     "serve": "the page and its question over HTTP, on this machine",
     "list": "models, gpus, optimizers, precisions, levers",

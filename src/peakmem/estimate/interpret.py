@@ -27,6 +27,7 @@ def interpret(m: Structure) -> Tape:
     tape.parts = parts = divided(tape, m)
     tape.trains_inputs = m.checkpoint != "none" and m.implementation == "transformers" \
         and main_input(code) == "input_ids"
+    tape.keeps_packed_inputs = m.has("packed_inputs_kept")
     with writing(tape):
         tape.phase("start" if m.run == "training" else "load")
         buffers = define(tape, m, code)

@@ -52,10 +52,13 @@ def kernel_of(model: Model, setup: Setup, masked: bool, trained: bool = False) -
     if setup.attention in ("eager", "math"):
         return setup.attention
     recipe = PRECISIONS[setup.precision]
-    grouped = model.kv_heads < model.heads and not masked and model.head_size <= 256
-    broadcast = "broadcast_heads" in model.switches
+    spread = setup.implementation == "litgpt"  # it copies keys and values for every query itself
+    grouped = not spread and model.kv_heads < model.heads and not masked and model.head_size <= 256
+    broadcast = "broadcast_heads" in model.switches and not spread
     stream = setup.weights if setup.weights in DTYPES else recipe.weights
     dtype = DTYPES[recipe.autocast or ("fp32" if setup.kbit_prepare else stream)]
+    if setup.attention == "flash-package" and dtype == "float32":
+        dtype = "bfloat16"  # _flash_attention_forward's callers cast what kbit preparation has made fp32
     dropout = model.attention_dropout if setup.dropout < 0 else setup.dropout
     call = Attention(
         dtype=dtype, head=model.head_size, value_head=model.sizes.get("dv", model.head_size), queries=1, keys=1,

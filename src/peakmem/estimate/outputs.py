@@ -27,6 +27,13 @@ def hand_out_cache(m: Structure, k: Tensor, v: Tensor) -> None:
         hand_out(v)
 
 
+def returned() -> None:
+    """The model has returned, and its caller will compute the loss."""
+    tape = current()
+    if tape.returned is not None:
+        tape.returned()
+
+
 class Held:
     """The outputs that are alive between one forward and the next."""
 
@@ -38,7 +45,7 @@ class Held:
     def before(self) -> None:
         """A forward begins."""
         if self.on:
-            self.tape.outputs = []
+            self.tape.outputs, self.tape.returned = [], self.after
 
     def after(self) -> None:
         """A forward has returned: what was held goes."""

@@ -125,6 +125,7 @@ def product_4bit(x: Tensor, w: Packed, out: tuple[str, ...]) -> Tensor:
     n.flops(2, (*flat(y.dims), *dims[-1]))
     if n.active:
         n.incoming = (flat(rows), out)
+        n.saved += [x.detached()] if tape.keeps_packed_inputs else []
         n.formula = lambda tape, grads: [back(tape, dims, dtype, scope, lambda: dequantised(tape, w, scope))]
     return n.output(y)
 

@@ -128,11 +128,15 @@ def check_parts(m: Structure) -> None:
     from peakmem.architectures import code_of
     from peakmem.estimate.param_adapters import OLD_NAMES, adapts
 
-    rows = list(all_rows(m, code_of(m.architecture, m.implementation)))
+    code = code_of(m.architecture, m.implementation)
+    rows, words = list(all_rows(m, code)), getattr(code, "ADAPTERS", ())
     linear = [row.name.rpartition(".")[0] for row in rows if row.module in LINEAR]
     stacked = [name for name in OLD_NAMES if any(row.module == "adapter" for row in rows) and adapts(m, name)]
     for pattern in m.lora:
-        if any(is_target(module, pattern) for module in linear):
+        if words and pattern not in words:
+            raise Impossible(f"--lora-targets {printable(pattern)}: --implementation {m.implementation} adapts "
+                             f"{', '.join(words)}")
+        if words or any(is_target(module, pattern) for module in linear):
             continue
         if any(pattern in OLD_NAMES[name] for name in stacked):
             continue

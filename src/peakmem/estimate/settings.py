@@ -8,6 +8,7 @@ from peakmem.errors import Impossible, UnknownName
 from peakmem.estimate.dividing import applied, different_batches, fused_update, letters_of
 from peakmem.estimate.kernel_choice import kernels_of
 from peakmem.estimate.parameters import check_parts, targets_of
+from peakmem.estimate.pieces import pieces_of_loss
 from peakmem.estimate.structure import Segment, Structure, runs_of, segments_of, unfolded
 from peakmem.estimate.stored import with_stored
 from peakmem.estimate.structure import Segment, Structure, runs_of, segments_of, unfolded
@@ -101,7 +102,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
 
 def ones_of_groups(model: Model) -> frozenset[str]:
     """Where queries, keys and values lie by groups, a group may have one query."""
-    alone = "grouped_qkv" in model.switches and model.kv_heads == model.heads
+    alone = model.kv_heads == model.heads > 0
     return frozenset({"a/k"} if alone else ())
 
 
@@ -214,6 +215,8 @@ def pieces_of(model: Model, setup: Setup) -> int:
 
     Errors: Impossible beyond `MOST_PIECES`.
     """
+    if setup.loss == "pieces":
+        return pieces_of_loss(setup)
     if "av" not in model.sizes:
         return 1
     pieces = -(-setup.sequence // 64)
@@ -290,7 +293,7 @@ def narrow_window(model: Model, setup: Setup) -> bool:
 def dropouts_of(model: Model, setup: Setup) -> frozenset[str]:
     """Which dropouts run."""
     given = {"attention": model.attention_dropout, "hidden": model.hidden_dropout,
-             "embedding": model.embedding_dropout}
+             "embedding": model.embedding_dropout, "adapter": 0.05 if setup.implementation == "litgpt" else 0.0}
     if setup.run == "inference":
         return frozenset()
     return frozenset(kind for kind, p in given.items() if (p if setup.dropout < 0 else setup.dropout) > 0)

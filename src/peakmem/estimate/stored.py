@@ -63,7 +63,7 @@ def asked_for(model: Model, setup: Setup) -> str:
 def refuse(scheme: Scheme, m: Structure, model: Model, setup: Setup) -> None:
     """What no stack does with quantised weights, in one line each. Errors: Impossible."""
     name = f"--weights {scheme.name}"
-    if setup.implementation != "transformers":
+    if setup.implementation not in ("transformers", "litgpt"):
         raise Impossible(f"{name} goes with --implementation transformers, not with {setup.implementation}")
     if setup.run == "inference":
         return

@@ -89,9 +89,26 @@ def precision(row: Row) -> Settings:
     return {"precision": name}
 
 
+STORED = (("nf4", "double", "nf4-double"), ("nf4", "", "nf4"), ("gptq", "", "gptq"), ("awq", "", "awq"),
+          ("fp8", "", "fp8"))
+"""Words of a row, and what --weights calls it."""
+
+
 def quantised(row: Row) -> Settings:
-    """A base of few bits. Errors: NotExpressed."""
-    raise NotExpressed(f"a quantised base ({printable(row['param_dtype'], 40)})")
+    """A base of few bits; what is not packed is in the dtype that is computed in. Errors: NotExpressed."""
+    text = f"{row['param_dtype']} {row['lora']}".lower()
+    found = next((ours for one, two, ours in STORED if one in text and two in text), "")
+    if not found:
+        raise NotExpressed(f"a quantised base ({printable(row['param_dtype'], 40)}) that --weights does not have")
+    compute = row["compute_dtype"].lower().removesuffix("-true") or "bf16"
+    if compute not in ("bf16", "fp16", "fp32"):
+        raise NotExpressed(f"what a {found} base computes in: {printable(row['compute_dtype'], 40)}")
+    if "LitGPT" in row["framework"] and "torch" not in row["framework"]:
+        raise NotExpressed("LitGPT on a 4-bit base, without the release: bitsandbytes up to 0.41 keeps the input of every "
+                           "4-bit layer, later ones do not")
+    old = {"stack": "bitsandbytes-0.41"} if program_of(row).settings.get("implementation") == "litgpt" else {}
+    return {**old, "weights": found, "precision": compute,
+            "kbit_prepare": "prepare_model_for_kbit_training is applied" in row["notes"]}
 
 
 OPTIMIZERS: Mapping[str, Settings] = {
@@ -157,7 +174,13 @@ def adapters(row: Row) -> Settings:
     known = {"q", "k", "v", "o", "gate", "up", "down", "mlp", "head"}
     if set(words) - known:
         raise NotExpressed(f"adapters on {printable(found[2], 40)}")
+    if program_of(row).settings.get("implementation") == "litgpt":
+        return {"lora_rank": int(found[1]), "lora_targets": tuple(LITGPT[word] for word in words)}
     return {"lora_rank": int(found[1]), "lora_targets": tuple(f"{word}_proj" for word in words)}
+
+
+LITGPT = {"q": "query", "k": "key", "v": "value", "o": "projection", "mlp": "mlp", "head": "head"}
+"""LitGPT's own words for what it adapts."""
 
 
 def gpu(row: Row) -> Settings:

@@ -46,6 +46,6 @@ def reading_of(row: Row) -> str:
     found = READINGS.get(row["metric"])
     if found is None:
         raise NotExpressed(f"the counter is none of ours: {printable(row['metric'] or 'none', 60)}")
-    if "static, after" in row["kind"] and found in ("allocated", "reserved"):
-        return "allocated after load"
+    if "static, after" in row["kind"] and found in ("allocated", "reserved", "device"):
+        return f"{found} after load"
     return found

@@ -1,0 +1,72 @@
+"""Published runs against estimates: the table, errors by reading and by source, what is demanded, what is missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peakmem.answers import Accuracy, Compared, Summary
+from peakmem.immutable import fields
+from peakmem.views.layout import Line, heading, wrapped
+from peakmem.views.words import clean
+
+GB = 10**9
+
+
+def page(found: Accuracy, width: int = 80) -> list[Line]:
+    """The answer first, then the errors, the rows, and the reasons of those that are not there."""
+    lines: list[Line] = []
+    for threshold in found.thresholds:
+        mark = ("met   ", "good") if threshold.met else ("missed", "bad")
+        lines.append([mark, (f"  {threshold.name:<18}", "strong"), (f"{threshold.found:<18}", ""),
+                      (f"wanted: {threshold.wanted}", "dim")])
+    lines += heading("Errors, in percent of the published figure")
+    lines.append([(f"  {'':<30}{'rows':>5}{'median':>8}{'95th':>8}{'worst':>9}{'under':>7}{'furthest':>10}", "dim")])
+    lines += [errors(summary) for summary in found.summaries]
+    if found.compared:
+        lines += heading("Rows, in GB (10⁹ bytes); * counts for what is demanded")
+        lines.append([(f"  {'':<8}{'model':<25}{'reading':<22}{'published':>10}{'ours':>9}{'error':>10}"[:width], "dim")])
+        lines += [row_line(row, width) for row in found.compared]
+    if found.refused:
+        lines += heading(f"Not expressed: {len(found.refused)} rows")
+        for reason, names in by_reason(found).items():
+            lines += wrapped(f"{clean(reason, 300)}: {', '.join(map(clean, names))}", width, "  ", "      ")
+    return lines
+
+
+def errors(summary: Summary) -> Line:
+    """One group of rows."""
+    return [(f"  {summary.name:<30}", ""), (f"{summary.rows:>5}", ""), (f"{summary.median:>8.2f}", "strong"),
+            (f"{summary.late:>8.2f}{summary.worst:>+9.2f}{summary.under:>7}", ""),
+            (f"{min(summary.lowest, 0):>+10.2f}" if summary.under else f"{'–':>10}", "")]
+
+
+def row_line(row: Compared, width: int) -> Line:
+    """One row."""
+    return [(f"{'*' if row.counted else ' '} {clean(row.name, 7):<8}{clean(row.model, 24):<25}{row.reading:<22}", ""),
+            (f"{row.published / GB:>10.3f}{row.estimated / GB:>9.3f}", ""),
+            (f"{row.error:>+9.2f}%", "" if abs(row.error) <= 5 else "bad")]
+
+
+def by_reason(found: Accuracy) -> dict[str, list[str]]:
+    """Names of the rows by why they are not expressed."""
+    groups: dict[str, list[str]] = {}
+    for name, reason in found.refused:
+        groups.setdefault(reason, []).append(name)
+    return groups
+
+
+def as_json(found: Accuracy) -> dict[str, Any]:
+    """All of it in plain containers."""
+    return {
+        "format": "peakmem.accuracy/1",
+        "met": found.met,
+        "thresholds": [plainly(row) for row in found.thresholds],
+        "summaries": [plainly(row) for row in found.summaries],
+        "rows": [plainly(row) for row in found.compared],
+        "not_expressed": [{"name": name, "reason": reason} for name, reason in found.refused],
+    }
+
+
+def plainly(row: Any) -> dict[str, Any]:
+    """A record as a dictionary."""
+    return {name: getattr(row, name) for name in fields(type(row))}
