@@ -16,12 +16,12 @@ from collections.abc import Callable
 from typing import Any
 
 from peakmem.estimate.formulas import NOTHING
-from peakmem.estimate.layout import Dims, flat, size_key, viewable
+from peakmem.estimate.layout import Dims, flat, renamed, size_key, viewable
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, cast
 from peakmem.estimate.shapes import clone
 from peakmem.estimate.structure import Structure
-from peakmem.estimate.tape import Parameter, Tape, Tensor, current, renamed
+from peakmem.estimate.tape import Parameter, Tape, Tensor, current
 from peakmem.tables.quantised import BNB_4BIT, GROUP, SCHEMES, Part
 
 FEW_ROWS = 128

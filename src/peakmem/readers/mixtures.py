@@ -53,6 +53,9 @@ def latent(f: Fields, *switches: str) -> Sizes:
         if f.value(field):
             sizes["switches"] |= {switch}
     f.used.add("num_key_value_heads")
+    kept, whole = ranks["lk"] + turned, heads * (plain + turned + f.count("v_head_dim"))
+    f.notes.append(f"the cache holds latents, {kept:,} numbers a token and layer, as transformers 5.24 does; an engine "
+                   f"that caches whole keys and values holds {whole:,}")
     return sizes | first_dense(f, sizes)
 
 

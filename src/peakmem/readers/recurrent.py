@@ -18,6 +18,8 @@ BLOCKS: Mapping[str, str] = {"linear_attention": "mamba", "mamba": "mamba", "moe
 def delta_net(f: Fields) -> Sizes:
     """What Qwen3-Next and Qwen3.5 share: three layers with a state, then one with attention."""
     sizes, count = decoder(f, "qk_norm"), layers(f)
+    f.notes.append("the delta net as transformers' own PyTorch code runs it, without the packages fla and "
+                   "causal-conv1d: their kernels keep less")
     if f.flag("attention_bias"):
         sizes["switches"] |= {"attention_bias", "output_bias"}
     every = f.count("full_attention_interval", null=4)

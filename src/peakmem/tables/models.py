@@ -72,8 +72,9 @@ def presets() -> Mapping[str, Preset]:
     """Every row by its name."""
     from peakmem.tables.model_rows import ROWS
     from peakmem.tables.open_model_rows import ROWS as MORE
+    from peakmem.tables.recent_model_rows import ROWS as RECENT
 
-    return {row.name: row for row in (*ROWS, *MORE)}
+    return {row.name: row for row in (*ROWS, *MORE, *RECENT)}
 
 
 def find_model(name: str) -> Model:
