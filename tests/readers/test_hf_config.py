@@ -289,7 +289,7 @@ def test_what_is_not_used_is_said() -> None:
             "torch_dtype": "float16",
             "wonder_size": 3,
             "another": None,
-            "quantization_config": {"quant_method": "gptq", "bits": 4},
+            "quantization_config": {"quant_method": "gptq", "bits": 3},
             "architectures": ["LlamaForSequenceClassification"],
         }
     )

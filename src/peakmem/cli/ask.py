@@ -39,7 +39,7 @@ def model_of(word: str, sizes: dict[str, Any]) -> Model:
 
 def is_path(word: str) -> bool:
     """Whether a word means a file. The name of a preset does, too, where it is written as a path: `./gpt2`."""
-    if word == "-" or word.startswith((".", "/", "~")) or word.endswith((".json", ".safetensors", ".gguf")):
+    if word == "-" or word.startswith((".", "/", "~", "hf://")) or word.endswith((".json", ".safetensors", ".gguf")):
         return True
     try:
         return os.path.exists(word) and ("/" in word or not _preset(word))

@@ -1,0 +1,77 @@
+"""Tensors as a weights file lists them: names, shapes, dtypes, bytes; no data is read.
+
+What a file says of itself is checked against its size, and against limits, before anything is read or looped over.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from peakmem.errors import Unreadable, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Header(NamedTuple):
+    """One tensor: its elements may lie packed, so bytes are no multiple of them."""
+
+    name: str
+    dtype: str
+    elements: int
+    bytes: int
+
+
+class Found(NamedTuple):
+    """All tensors of one model: how many, by dtype (tensors, elements, bytes), in all; the architecture, if named."""
+
+    file: str
+    tensors: int
+    by_dtype: dict[str, tuple[int, int, int]]
+    architecture: str = ""
+
+    @property
+    def elements(self) -> int:
+        return sum(row[1] for row in self.by_dtype.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(row[2] for row in self.by_dtype.values())
+
+    def words(self) -> str:
+        """`291 tensors, 8030261248 elements, 16060522496 bytes (BF16)`."""
+        rows = sorted(self.by_dtype.items(), key=lambda item: -item[1][2])
+        kinds = ", ".join(dtype if len(rows) == 1 else f"{dtype} {row[2]}" for dtype, row in rows[:6])
+        return f"{self.tensors} tensors, {self.elements} elements, {self.bytes} bytes ({kinds})"
+
+
+def summed(file: str, headers: Iterable[Header], architecture: str = "") -> Found:
+    """Tensors of several files as one."""
+    by_dtype: dict[str, tuple[int, int, int]] = {}
+    tensors = 0
+    for header in headers:
+        tensors += 1
+        count, elements, size = by_dtype.get(header.dtype, (0, 0, 0))
+        by_dtype[header.dtype] = count + 1, elements + header.elements, size + header.bytes
+    return Found(file, tensors, by_dtype, architecture)
+
+
+@contextmanager
+def opened(path: str | Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Printable name, size and handle of a regular file. Errors: Unreadable for anything else."""
+    name = printable(str(path))
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise Unreadable(f"{name} cannot be read: {printable(reason)[1:-1]}") from None
+    with open(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise Unreadable(f"{name} is no regular file")
+        yield name, found.st_size, file
