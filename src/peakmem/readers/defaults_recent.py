@@ -34,6 +34,7 @@ RECENT: Mapping[str, Row] = {
                     "intermediate_size_mlp": 16384, "num_hidden_layers": 48, "num_attention_heads": 40,
                     "num_key_value_heads": 8, "head_dim": 128, "hidden_act": "silu", "attention_bias": False,
                     "attention_dropout": 0.0, "tie_word_embeddings": False, "num_local_experts": 16,
+                    "output_router_logits": False,
                     "num_experts_per_tok": 1, "interleave_moe_layer_step": 1, "use_qk_norm": True,
                     "no_rope_layer_interval": 4, "attention_chunk_size": 8192, "attn_temperature_tuning": True},
     "qwen3_next": {**_DELTA, "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632,

@@ -8,7 +8,7 @@ from typing import Any
 from peakmem.errors import Impossible
 from peakmem.readers.decoders import router
 from peakmem.readers.fields import Fields
-from peakmem.readers.shared import KINDS, Sizes, even, experts, kv_heads, layers, rope_switches, windowed
+from peakmem.readers.shared import KINDS, Sizes, even, experts, kv_heads, layers, refuse, rope_switches, windowed
 
 CHUNKS: Mapping[str, str] = {"full_attention": "full", "chunked_attention": "chunked"}
 
@@ -43,7 +43,8 @@ def latent(f: Fields, *switches: str) -> Sizes:
     if chosen["experts"] % groups["G"] or groups["Kg"] > groups["G"]:
         raise Impossible(f"{f.file}: {f.said('n_group')} must divide {f.said('n_routed_experts')}, and "
                          f"{f.said('topk_group')} of the groups are chosen")
-    sizes = base(f, *switches, *router(f)) | chosen | {
+    refuse(f, "output_router_logits", "the logits of every router are then handed out")
+    sizes = base(f, *switches) | chosen | {
         "heads": heads, "kv_heads": heads, "head_size": plain + turned, "expert_feed_forward": expert,
         "feed_forward": f.count("intermediate_size"),
         "sizes": {**ranks, **groups, "dn": plain, "dr": turned, "dv": f.count("v_head_dim"), "y": expert * shared}}
@@ -113,7 +114,7 @@ def llama4(f: Fields) -> Sizes:
     """Llama 4's text part: attention within chunks and, in every fourth layer, everywhere and without positions."""
     heads, count = f.count("num_attention_heads"), layers(f)
     sizes = base(f) | experts(f, "num_local_experts")
-    f.used |= {"output_router_logits", "intermediate_size_mlp"}
+    refuse(f, "output_router_logits", "the logits of every router are then handed out")
     turned = no_rope(f, count)
     attention = f.kinds("layer_types", count, CHUNKS) or tuple("chunked" if turn else "full" for turn in turned)
     step = f.count("interleave_moe_layer_step", least=0)
