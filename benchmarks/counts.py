@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from peakmem.architectures import code_of
 from peakmem.errors import PeakmemError
 from peakmem.estimate import parameters_of
 from peakmem.estimate.interpret import interpret
@@ -64,7 +65,8 @@ def judge(path: Path, wanted: dict[str, int]) -> tuple[str, str]:
 def counts(path: Path, quantised: bool) -> dict[str, int]:
     """All that params.csv has of one file."""
     model = Model.read(path)
-    setup = Setup.of(run="inference", sequence=SEQUENCES[0], precision="bf16") if model.vocabulary else Setup.of()
+    generates = model.vocabulary and "inference" in getattr(code_of(model.architecture), "RUNS", ("inference",))
+    setup = Setup.of(run="inference", sequence=SEQUENCES[0], precision="bf16") if generates else Setup.of(sequence=16)
     structure, numbers = structure_of(model, setup)
     parameters = parameters_of(structure, numbers)
     found = {"total": parameters.total, "active": parameters.active}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from peakmem.errors import Impossible, Unreadable
+from peakmem.errors import Impossible, PeakmemError, Unreadable
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.layout import Dims
-from peakmem.estimate.replay import value
+from peakmem.estimate.replay import compiled, replay, value
 from peakmem.estimate.settings import structure_of
 from peakmem.readers.hf_config import CLASSES, from_config
 from peakmem.setup import Setup
@@ -27,7 +27,30 @@ CLIP = {
     "vision_config": {"hidden_size": 40, "intermediate_size": 44, "num_hidden_layers": 2, "num_attention_heads": 4,
                       "image_size": 32, "patch_size": 8},
 }
-VARIANTS: dict[str, dict[str, Any]] = {"clip": CLIP}
+TEXT = {"hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3, "num_attention_heads": 6,
+        "num_key_value_heads": 2, "vocab_size": 97, "head_dim": 8}
+LLAVA = {"model_type": "llava", "text_config": TEXT | {"model_type": "llama"},
+         "vision_config": CLIP["vision_config"] | {"model_type": "clip_vision_model"}}
+TOWER = {"depth": 2, "hidden_size": 32, "intermediate_size": 44, "num_heads": 4, "patch_size": 7,
+         "spatial_merge_size": 3, "temporal_patch_size": 2, "out_hidden_size": 48}
+DEEP = TOWER | {"num_position_embeddings": 25, "deepstack_visual_indexes": [0, 1]}
+QWEN = {"model_type": "qwen3_vl", "text_config": TEXT, "vision_config": DEEP}
+EXPERTS = {"moe_intermediate_size": 20, "num_experts": 4, "num_experts_per_tok": 2}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "clip": CLIP,
+    "llava": LLAVA,
+    "llava on qwen2, tied": LLAVA | {"text_config": TEXT | {"model_type": "qwen2", "tie_word_embeddings": True}},
+    "qwen2.5-vl": {"model_type": "qwen2_5_vl", "text_config": TEXT, "vision_config": TOWER},
+    "qwen2.5-vl, an older file": TEXT | {"model_type": "qwen2_5_vl", "vision_config": TOWER},
+    "qwen3-vl": QWEN,
+    "qwen3-vl, tied, biases": QWEN | {"tie_word_embeddings": True, "text_config": TEXT | {"attention_bias": True}},
+    "qwen3-vl-moe": {"model_type": "qwen3_vl_moe", "text_config": TEXT | EXPERTS, "vision_config": DEEP},
+}
+GENERATES = [name for name in VARIANTS if name != "clip"]
+
+
+def setup_of(variant: str, **settings: Any) -> Setup:
+    return Setup.of(sequence=16, run="inference" if variant in GENERATES else "training", **settings)
 
 
 def real_model(config: dict[str, Any]) -> Any:
@@ -45,7 +68,7 @@ def sides(shape: Dims, numbers: dict[str, Any]) -> tuple[int, ...]:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_parameters_are_those_of_transformers(variant: str) -> None:
     """Name for name, shape for shape, in the order of definition."""
-    structure, numbers = structure_of(from_config(VARIANTS[variant]), Setup.of(sequence=16), unfold=True)
+    structure, numbers = structure_of(from_config(VARIANTS[variant]), setup_of(variant), unfold=True)
     ours: list[tuple[str, tuple[int, ...]]] = []
     layers: dict[str, list[str]] = {}  # of each stack, in order
     for key, p in interpret(structure).parameters.items():
@@ -54,6 +77,23 @@ def test_parameters_are_those_of_transformers(variant: str) -> None:
         number = found.index(key.partition(":")[0])
         ours.append((p.full_name.replace("*", str(number)), sides(p.dims, numbers)))
     assert ours == [(name, tuple(p.shape)) for name, p in real_model(VARIANTS[variant]).named_parameters()]
+
+
+@pytest.mark.parametrize("variant", GENERATES)
+def test_generation_folds(variant: str) -> None:
+    """Prefill and decoding of n layers are those of one body, n times; the tower's layers stand by."""
+    levels = []
+    for unfold in (False, True):
+        setup = setup_of(variant, generate=8, precision="bf16")
+        structure, numbers = structure_of(from_config(VARIANTS[variant]), setup, unfold=unfold)
+        levels.append(replay(compiled(interpret(structure)), numbers))
+    assert levels[0] == levels[1]
+
+
+@pytest.mark.parametrize("variant", GENERATES)
+def test_training_with_pictures_is_refused_in_one_line(variant: str) -> None:
+    with pytest.raises(Impossible, match="peakmem knows --run inference only"):
+        structure_of(from_config(VARIANTS[variant]), Setup.of(sequence=16))
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -66,6 +106,18 @@ def test_tiny_steps(name: str) -> None:
 
 def test_every_family_is_traced() -> None:
     assert {record["config"]["model_type"] for record in TINY.values()} == set(FAMILIES)
+
+
+@pytest.mark.parametrize(("config", "words"), [
+    (LLAVA | {"vision_feature_layer": [1, 2]}, "one number"),
+    (LLAVA | {"text_config": {"model_type": "gpt2"}}, "text model"),
+    (LLAVA | {"vision_config": {"model_type": "siglip_vision_model"}}, "image tower"),
+    (QWEN | {"vision_config": DEEP | {"num_heads": 3}}, "not divisible"),
+    (QWEN | {"vision_config": DEEP | {"deepstack_visual_indexes": 3}}, "give a list"),
+])
+def test_other_vision_language_models_are_refused(config: dict[str, Any], words: str) -> None:
+    with pytest.raises(PeakmemError, match=words):
+        from_config(config)
 
 
 @pytest.mark.parametrize(("change", "error", "words"), [

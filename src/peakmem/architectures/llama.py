@@ -49,13 +49,17 @@ def forward(m: Structure, ids: Tensor) -> Tensor:
 
 
 def model(m: Structure, ids: Tensor, body: Callable[..., Tensor] | None = None,
-          masked: Iterable[str] = ("full",), norm: Callable[[Tensor, str], Tensor] = rms) -> Tensor:
-    """The decoder. body, norm: its layer and last norm; masked: the kinds of layers that get masks."""
-    with scope("model"):
+          masked: Iterable[str] = ("full",), norm: Callable[[Tensor, str], Tensor] = rms, name: str = "model",
+          tables: Callable[[Structure, str], tuple[Tensor, Tensor]] = rotary, packed: bool = True) -> Tensor:
+    """The decoder. body, norm: its layer and last norm; masked: the kinds of layers that get masks.
+
+    name: where it lies; tables: its positions; packed: its positions are searched for packed sequences.
+    """
+    with scope(name):
         x = inputs_embeds = embed(ids, "embed_tokens")
         position_ids = positions()
-        masks = layer_masks(m, x.dtype, masked)
-        cos, sin = rotary(m, x.dtype)
+        masks = layer_masks(m, x.dtype, masked, packed)
+        cos, sin = tables(m, x.dtype)
         for kind in m.layers("layers"):
             x = m.layer(body or block, x, cos, sin, masks[kind], position_ids)
         x = norm(x, "norm")

@@ -93,13 +93,14 @@ def observed(run: Callable[[], Tensor], logits: list[Tensor]) -> Tensor:
     return hidden
 
 
-def model(m: Structure, ids: Tensor, feed_forward: Callable[[str], FeedForward]) -> Tensor:
-    """The decoder; feed_forward: what each kind of layer has there."""
-    with scope("model"):
+def model(m: Structure, ids: Tensor, feed_forward: Callable[[str], FeedForward], name: str = "model",
+          tables: Callable[[Structure, str], tuple[Tensor, Tensor]] = lambda m, dtype: rotary_table(dtype)) -> Tensor:
+    """The decoder; feed_forward: what each kind of layer has there; name, tables: as in llama.model."""
+    with scope(name):
         x = inputs_embeds = embed(ids, "embed_tokens")
         position_ids = positions()
         mask, = layer_masks(m, x.dtype, ("sliding" if m.has("window") else "full",)).values()
-        cos, sin = rotary_table(x.dtype)
+        cos, sin = tables(m, x.dtype)
         for kind in m.layers("layers"):
             x = m.layer(block, x, cos, sin, mask, position_ids, feed_forward(kind))
         x = rms(x, "norm")

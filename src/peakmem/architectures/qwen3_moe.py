@@ -5,11 +5,11 @@ Qwen3's attention with norms on q and k; in each layer experts or a dense feed-f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
 from peakmem.architectures.llama import mlp
-from peakmem.architectures.mixtral import expert_rows, model, moe, moe_lm, router_rows
+from peakmem.architectures.mixtral import FeedForward, expert_rows, model, moe, moe_lm, router_rows
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor
 
@@ -56,7 +56,12 @@ def has_experts(m: Structure, kind: str) -> bool:
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:
-    return moe_lm(m, lambda: model(m, ids, lambda kind: sparse if has_experts(m, kind) else mlp))
+    return moe_lm(m, lambda: model(m, ids, feed_forward(m)))
+
+
+def feed_forward(m: Structure) -> Callable[[str], FeedForward]:
+    """What each kind of layer has there."""
+    return lambda kind: sparse if has_experts(m, kind) else mlp
 
 
 def sparse(m: Structure, x: Tensor) -> Tensor:

@@ -156,7 +156,7 @@ def all_rows(m: Structure, code: ModuleType) -> Iterator[Row]:
         if not isinstance(row, Layers):
             yield row
             continue
-        for kind in sorted(kind for kind in m.kinds() if kind.startswith(row.stack)):
+        for kind in sorted(kind for kind in m.kinds() if m.is_in(row.stack, kind)):
             for inner in row.block(kind):
                 yield inner._replace(name=f"{row.name}.*.{inner.name}")
 

@@ -9,10 +9,9 @@ from peakmem.estimate.dividing import applied, different_batches, fused_update, 
 from peakmem.estimate.kernel_choice import kernels_of
 from peakmem.estimate.parameters import check_parts, targets_of
 from peakmem.estimate.pieces import pieces_of_loss
-from peakmem.estimate.structure import Segment, Structure, runs_of, segments_of, unfolded
 from peakmem.estimate.stored import with_stored
 from peakmem.estimate.structure import Segment, Structure, runs_of, segments_of, unfolded
-from peakmem.estimate.towers import head_switches, letters_of_towers, tower_of
+from peakmem.estimate.towers import counts_of, head_switches, letters_of_towers, tower_of
 from peakmem.model import Model
 from peakmem.setup import Setup
 from peakmem.tables.optimizers import find_optimizer
@@ -66,7 +65,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         switches=frozenset(switches),
         segments=segments,
         ones=frozenset(letter for letter, number in numbers.items() if number == 1) | ones_of_groups(model),
-        counts=(("a", model.heads), ("k", model.kv_heads)) if "norm_per_head" in switches else (),
+        counts=counts_of(model),
         activation=model.activation,
         towers=tuple(tower_of(tower, setup, dropouts_of(tower, setup)) for tower in model.towers),
         dtype=recipe.weights,

@@ -123,8 +123,16 @@ class Structure:
         return self
 
     def stack(self, name: str) -> Iterator[tuple[int, Segment]]:
-        """The stretches of one stack of layers, numbered: those whose kinds begin with its name; "": all."""
-        return ((i, segment) for i, segment in enumerate(self.segments) if segment.kinds[0].startswith(name))
+        """The stretches of one stack of layers, numbered: those whose kinds begin with its name; "": all.
+
+        Where there are towers, every other stack is the rest.
+        """
+        return ((i, segment) for i, segment in enumerate(self.segments) if self.is_in(name, segment.kinds[0]))
+
+    def is_in(self, stack: str, kind: str) -> bool:
+        """Whether layers of this kind belong to a stack."""
+        towers = tuple(t.name for t in self.towers)
+        return kind.startswith(stack) if stack in towers or not towers else not kind.startswith(towers)
 
     def copies(self, stack: str = "") -> Iterator[tuple[str, str, str]]:
         """Every interpreted layer of a stack: its key, its kind, how often it stands for one."""

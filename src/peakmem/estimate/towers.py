@@ -30,3 +30,10 @@ def letters_of_towers(model: Model) -> dict[str, int]:
         numbers |= {"h" + end: tower.hidden, "a" + end: tower.heads, "k" + end: tower.kv_heads,
                     "d" + end: tower.head_size, "f" + end: tower.feed_forward, **tower.sizes}
     return numbers
+
+
+def counts_of(model: Model) -> tuple[tuple[str, int], ...]:
+    """Modules of which a layer, or a tower, has several, each one of its own."""
+    if "norm_per_head" in model.switches:
+        return ("a", model.heads), ("k", model.kv_heads)
+    return tuple(("nd", tower.sizes["nd"]) for tower in model.towers if "nd" in tower.sizes)

@@ -19,6 +19,11 @@ TOWERS: Mapping[str, Row] = {
                 "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "activation_function": "gelu", "d_model": 384,
                 "dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0, "max_source_positions": 1500,
                 "max_target_positions": 448, "apply_spec_augment": False, "tie_word_embeddings": True},
+    "llava": {"text_config": None, "vision_config": None, "projector_hidden_act": "gelu",
+              "multimodal_projector_bias": True, "vision_feature_layer": -2, "tie_word_embeddings": False},
+    "qwen2_5_vl": {"text_config": None, "vision_config": None, "tie_word_embeddings": False},
+    "qwen3_vl": {"text_config": None, "vision_config": None, "tie_word_embeddings": False},
+    "qwen3_vl_moe": {"text_config": None, "vision_config": None, "tie_word_embeddings": False},
     "clip": {"text_config": None, "vision_config": None, "projection_dim": 512},
 }
 
@@ -30,6 +35,34 @@ CLIP_TEXT: Row = {
 CLIP_VISION: Row = {
     "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
     "num_channels": 3, "image_size": 224, "patch_size": 32, "hidden_act": "quick_gelu", "attention_dropout": 0.0,
+}
+LLAVA_VISION: Row = {
+    **CLIP_VISION, "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16,
+    "image_size": 336, "patch_size": 14,
+}
+_QWEN_VISION: Row = {"depth": 27, "hidden_size": 1152, "hidden_act": "gelu_pytorch_tanh", "intermediate_size": 4304,
+                     "num_heads": 16, "in_channels": 3, "patch_size": 16, "spatial_merge_size": 2,
+                     "temporal_patch_size": 2, "out_hidden_size": 3584, "num_position_embeddings": 2304,
+                     "deepstack_visual_indexes": [8, 16, 24]}
+QWEN_VISION: Mapping[str, Row] = {
+    "qwen2_5_vl": {**_QWEN_VISION, "depth": 32, "hidden_size": 3584, "hidden_act": "silu", "intermediate_size": 3420,
+                   "patch_size": 14},
+    "qwen3_vl": _QWEN_VISION, "qwen3_vl_moe": _QWEN_VISION,
+}
+QWEN_TEXT: Mapping[str, Row] = {
+    "qwen2_5_vl": {"vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
+                   "num_attention_heads": 64, "num_key_value_heads": 8, "hidden_act": "silu",
+                   "attention_dropout": 0.0, "use_sliding_window": False, "sliding_window": 4096,
+                   "max_window_layers": 80, "layer_types": None, "tie_word_embeddings": False},
+    "qwen3_vl": {"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+                 "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128, "hidden_act": "silu",
+                 "attention_dropout": 0.0, "attention_bias": False, "tie_word_embeddings": False},
+    "qwen3_vl_moe": {"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24,
+                     "num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": None, "hidden_act": "silu",
+                     "attention_dropout": 0.0, "attention_bias": False, "decoder_sparse_step": 1,
+                     "moe_intermediate_size": 1408, "num_experts_per_tok": 4, "num_experts": 60,
+                     "output_router_logits": False, "mlp_only_layers": None, "norm_topk_prob": True,
+                     "use_sliding_window": False, "tie_word_embeddings": False},
 }
 
 TOWER_ALIASES: Mapping[str, Mapping[str, str]] = {

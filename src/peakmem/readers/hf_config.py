@@ -35,7 +35,7 @@ from typing import Any
 
 from peakmem.errors import UnknownName, Unreadable, printable
 from peakmem.model import Model
-from peakmem.readers import classics, decoders, encoder_decoders, mixtures, open_models, recurrent, towers
+from peakmem.readers import classics, decoders, encoder_decoders, mixtures, open_models, recurrent, towers, vision_language
 from peakmem.readers.defaults import ALIASES, DEFAULTS, HARMLESS
 from peakmem.readers.fields import Fields
 from peakmem.readers.json_file import NotFinite
@@ -54,12 +54,18 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
     "mixtral": decoders.mixtral, "qwen3_moe": decoders.qwen3_moe, "gpt2": classics.gpt2,
     "gpt_neox": classics.gpt_neox, "opt": classics.opt, "bert": classics.bert, "vit": classics.vit,
     "t5": encoder_decoders.t5, "roberta": classics.roberta,
+    "llava": vision_language.llava, "qwen2_5_vl": vision_language.qwen2_5_vl, "qwen3_vl": vision_language.qwen3_vl,
+    "qwen3_vl_moe": vision_language.qwen3_vl_moe,
     "clip": towers.clip, "whisper": encoder_decoders.whisper,
 }
 """transformers' model_type -> the function that reads it."""
 
 CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "vit": "ViTForImageClassification",
                               "t5": "T5ForConditionalGeneration", "roberta": "RobertaForMaskedLM",
+                              "llava": "LlavaForConditionalGeneration",
+                              "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration",
+                              "qwen3_vl": "Qwen3VLForConditionalGeneration",
+                              "qwen3_vl_moe": "Qwen3VLMoeForConditionalGeneration",
                               "clip": "CLIPModel", "whisper": "WhisperForConditionalGeneration"}
 NESTED: Mapping[str, str] = {"gemma3": "gemma3_text", "llama4": "llama4_text", "qwen3_5": "qwen3_5_text"}
 """Files with a text part and a vision part: only the text part is read."""

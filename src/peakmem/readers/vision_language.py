@@ -1,0 +1,90 @@
+"""LLaVA and Qwen-VL: config.json fields -> keyword arguments of `Model`: a tower for pictures before a decoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peakmem.errors import Impossible, UnknownName
+from peakmem.model import Model
+from peakmem.readers import decoders
+from peakmem.readers.defaults_towers import CLIP_VISION, LLAVA_VISION, QWEN_TEXT, QWEN_VISION
+from peakmem.readers.fields import Fields
+from peakmem.readers.shared import Sizes, layers, side
+from peakmem.readers.towers import clip_vision, part
+
+TEXTS = {"llama": decoders.llama, "mistral": decoders.mistral, "qwen2": decoders.qwen2}
+NOTE = "the tower's weights are counted; generation is of text alone, no picture is looked at"
+
+
+def together(f: Fields, text: Sizes, image: Model) -> Sizes:
+    """A decoder with a tower whose layers run first."""
+    kinds = text.get("layer_kinds") or ("sliding" if text.get("window") else "full",) * text["layers"]
+    f.notes.append(NOTE)
+    return text | {
+        "layers": image.layers + text["layers"], "layer_kinds": ("image",) * image.layers + tuple(kinds),
+        "image": image.image, "patch": image.patch, "channels": image.channels, "towers": (image,),
+    }
+
+
+def llava(f: Fields) -> Sizes:
+    """LLaVA 1.5: CLIP's tower, two layers of a projector, a decoder of another family."""
+    from peakmem.readers.defaults import ALIASES, DEFAULTS
+
+    given = part(f, "text_config", {})
+    kind = given.value("model_type") or "llama"
+    if kind not in TEXTS:
+        raise UnknownName(f"text model in {f.file}:", str(kind), TEXTS)
+    inner = Fields(given.file, given.given, DEFAULTS[kind], ALIASES.get(kind))
+    text = TEXTS[kind](inner)
+    pictures = part(f, "vision_config", LLAVA_VISION if f.value("vision_config") is None else CLIP_VISION)
+    tower = pictures.value("model_type") or "clip_vision_model"
+    if tower != "clip_vision_model":
+        raise UnknownName(f"image tower in {f.file}:", str(tower), ("clip_vision_model",))
+    if type(f.value("vision_feature_layer")) is not int:
+        raise Impossible(f"{f.file}: vision_feature_layer names several layers, whose features are joined, which "
+                         "peakmem does not know; give one number")
+    f.activation("projector_hidden_act")
+    switches = text["switches"] | ({"projector_bias"} if f.flag("multimodal_projector_bias") else set())
+    tied = f.flag("tie_word_embeddings") or text["tied"]
+    return together(f, text | {"tied": tied, "switches": frozenset(switches)}, clip_vision(pictures))
+
+
+def qwen_vl(f: Fields, kind: str, read: Any) -> Sizes:
+    """A Qwen with a tower of its own; older files have the text part's fields beside the tower's."""
+    given = f.given if f.value("text_config") is None else part(f, "text_config", {}).given
+    inner = Fields(f.file, given, QWEN_TEXT[kind])
+    text = read(inner)
+    f.used |= inner.used
+    f.notes += inner.notes
+    image = qwen_tower(part(f, "vision_config", QWEN_VISION[kind]), kind)
+    return together(f, text | {"tied": f.flag("tie_word_embeddings")}, image)
+
+
+def qwen2_5_vl(f: Fields) -> Sizes:
+    return qwen_vl(f, "qwen2_5_vl", decoders.qwen2)
+
+
+def qwen3_vl(f: Fields) -> Sizes:
+    return qwen_vl(f, "qwen3_vl", lambda inner: decoders.biased(inner, decoders.decoder(inner, "qk_norm")))
+
+
+def qwen3_vl_moe(f: Fields) -> Sizes:
+    return qwen_vl(f, "qwen3_vl_moe", decoders.qwen3_moe)
+
+
+def qwen_tower(f: Fields, kind: str) -> Model:
+    """Qwen's tower: patches of two frames, merged by squares into tokens as wide as the decoder."""
+    hidden, heads, merged = f.count("hidden_size"), f.count("num_heads"), f.count("spatial_merge_size", most=100)
+    if hidden % heads:
+        raise Impossible(f"{f.file}: {f.said('hidden_size')} is not divisible by {f.said('num_heads')}")
+    sizes = {"ho": f.count("out_hidden_size"), "pt": f.count("temporal_patch_size", most=100), "pm": merged**2}
+    if kind != "qwen2_5_vl":
+        listed = f.value("deepstack_visual_indexes")
+        if not isinstance(listed, list):
+            raise f.wrong("deepstack_visual_indexes", "give a list of layer numbers")
+        sizes |= {"pp": f.count("num_position_embeddings"), "nd": len(listed)}
+    return Model(
+        name="image", architecture=kind, layers=layers(f, "depth"), hidden=hidden, heads=heads, kv_heads=heads,
+        head_size=hidden // heads, feed_forward=f.count("intermediate_size"), activation=f.activation("hidden_act"),
+        patch=side(f, "patch_size"), channels=f.count("in_channels"), sizes=sizes,
+    )
