@@ -16,7 +16,7 @@ sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.par
 from playwright.sync_api import sync_playwright  # noqa: E402
 
 from peakmem.web.page import asset, scripts  # noqa: E402
-from tests.web.serving import page as built, served  # noqa: E402
+from tests.web.serving import served  # noqa: E402
 
 CHANGE = """async ([name, values, event]) => {
   const box = document.querySelector(`form.form [name=${name}]`), picture = document.querySelector(".picture");
@@ -42,7 +42,6 @@ def told(name: str, times: list[float], limit: str) -> None:
 
 def main() -> None:
     """Print every figure beside its goal."""
-    built()
     size = len(gzip.compress("".join(asset(name) for name in (*scripts(), "worker.js")).encode(), 9))
     print(f"{'our JavaScript, gzipped':<44} {size:,} bytes   (goal 40,960)")
     with served() as address, sync_playwright() as playwright:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +30,14 @@ def browser() -> Iterator[Any]:
 def address() -> Iterator[str]:
     with served() as found:
         yield found
+
+
+def until(page: Any, expression: str, timeout: int = 8000) -> None:
+    """Wait until an expression is true. playwright's own way needs eval(), which the server's policy forbids."""
+    end = time.monotonic() + timeout / 1000
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, expression
+        page.wait_for_timeout(30)
 
 
 REFUSED = "the server responded with a status of 400"  # what Chromium itself writes of a mistake in a request

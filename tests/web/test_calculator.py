@@ -14,7 +14,7 @@ import peakmem
 from peakmem.setup import FIELDS
 from peakmem.web.answer import estimate_json
 from peakmem.web.link import from_url
-from tests.web.conftest import START
+from tests.web.conftest import START, until
 
 OTHER: dict[str, Any] = {
     "sequence": "4096", "batch": "3", "optimizer": "lion", "gpu": "H200 SXM", "gpus": "8", "lora_rank": "8",
@@ -52,7 +52,7 @@ def said(request: dict[str, Any]) -> dict[str, dict[str, int]]:
 
 def settle(page: Any) -> None:
     """Wait for the answer to the last change."""
-    page.wait_for_function("!('busy' in document.documentElement.dataset)")
+    until(page, "!('busy' in document.documentElement.dataset)")
     page.wait_for_timeout(260)  # the address line follows
 
 
@@ -107,12 +107,12 @@ def test_a_config_is_dropped(page: Any, tmp_path: Path) -> None:
         data.items.add(new File([text], "config.json", { type: "application/json" }));
         document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
     }""", json.dumps(config))
-    page.wait_for_function("location.hash.includes('config=')")
+    until(page, "location.hash.includes('config=')")
     settle(page)
     assert drawn(page) == said({"model": "config.json", "config": config, "settings": {"gpu": "H100 SXM 80GB"}})
     page.set_input_files("input[type=file]", path)
     page.set_input_files("input[type=file]", {"name": "no.json", "mimeType": "text/plain", "buffer": b"{"})
-    page.wait_for_function("document.querySelector('.error').textContent.includes('not JSON')")
+    until(page, "document.querySelector('.error').textContent.includes('not JSON')")
 
 
 def test_links_round_trip(opened: Any, address: str, page: Any) -> None:
@@ -126,8 +126,8 @@ def test_links_round_trip(opened: Any, address: str, page: Any) -> None:
     assert again.input_value("form.form [name=sequence]") == "3000"
     assert again.inner_text(".headline") == page.inner_text(".headline")
     page.go_back()
-    page.wait_for_function("!location.hash.includes('checkpoint=full')")
-    page.wait_for_function("document.querySelector('form [name=checkpoint]').value === 'none'")
+    until(page, "!location.hash.includes('checkpoint=full')")
+    until(page, "document.querySelector('form [name=checkpoint]').value === 'none'")
 
 
 def test_what_is_copied_runs(page: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,7 +178,7 @@ def test_pinned_and_compared(page: Any) -> None:
 
 def test_the_largest_batch(opened: Any, address: str) -> None:
     page = opened(address + "#v=1&model=gpt2&gpu=24GiB")
-    page.wait_for_function("document.querySelector('.fits').textContent.includes('Largest batch')")
+    until(page, "document.querySelector('.fits').textContent.includes('Largest batch')")
     found = json.loads(estimate_json('{"ask":"fit","model":"gpt2","settings":{"gpu":"24GiB"}}'))
     assert f"Largest batch that fits: {found['batch']}" in page.inner_text(".fits")
 
@@ -205,7 +205,7 @@ def test_one_kind_dims_the_others(page: Any) -> None:
 def test_a_mistake_is_said_and_the_last_answer_stays(page: Any) -> None:
     page.fill("form.form [name=gpu]", "H1000")
     page.press("form.form [name=gpu]", "Tab")
-    page.wait_for_function("document.querySelector('.error').textContent.includes('unknown GPU')")
+    until(page, "document.querySelector('.error').textContent.includes('unknown GPU')")
     assert page.locator(".picture rect.seg").count() > 20
 
 

@@ -11,7 +11,7 @@ import pytest
 from peakmem.errors import Unreadable
 from peakmem.web.answer import estimate_json
 from peakmem.web.page import build
-from tests.web.conftest import START
+from tests.web.conftest import START, until
 from tests.web.serving import folder
 
 PYODIDE = Path(__file__).parent.parent.parent / "node_modules" / "pyodide"
@@ -39,10 +39,10 @@ def explore(page: Any) -> None:
     """A preset that lies in the page is answered; what does not is told."""
     page.select_option("form.form [name=model]", "gpt2-xl")
     settings = {"gpu": "H100 SXM 80GB"}
-    page.wait_for_function(f"document.querySelector('.peak').textContent === "
+    until(page, f"document.querySelector('.peak').textContent === "
                            f"{json.dumps(headline({'model': 'gpt2-xl', 'settings': settings}))}")
     page.fill("form.form [name=sequence]", "1234")
-    page.wait_for_function("document.querySelector('.error').textContent.includes('peakmem serve')")
+    until(page, "document.querySelector('.error').textContent.includes('peakmem serve')")
 
 
 def compute(page: Any) -> None:
@@ -51,7 +51,7 @@ def compute(page: Any) -> None:
     page.select_option("form.form [name=model]", "gpt2-xl")
     page.fill("form.form [name=sequence]", "777")
     want = headline({"model": "gpt2-xl", "settings": {"gpu": "H100 SXM 80GB", "sequence": 777}})
-    page.wait_for_function(f"document.querySelector('.peak').textContent === {json.dumps(want)}", timeout=20_000)
+    until(page, f"document.querySelector('.peak').textContent === {json.dumps(want)}", timeout=20_000)
 
 
 def test_a_file_from_disk(opened: Any, built: Path) -> None:

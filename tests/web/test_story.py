@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from peakmem.web.answer import estimate_json
-from tests.web.conftest import START
+from tests.web.conftest import START, until
 
 
 def test_cells_follow_precision_and_optimizer(page: Any) -> None:
@@ -70,22 +70,22 @@ def test_guess_first(page: Any) -> None:
 
 def test_play(page: Any) -> None:
     page.get_by_role("button", name="Play the step").click()
-    page.wait_for_function("document.querySelector('pm-grid input').value === '2'")
+    until(page, "document.querySelector('pm-grid input').value === '2'")
 
 
 def test_rules_follow_the_configuration(page: Any) -> None:
     before = page.inner_text("pm-ledger")
     assert "14336" in before
     page.fill("input[name=batch]", "7")
-    page.wait_for_function("document.querySelector('.rule.activations').textContent.includes('7·2048')")
+    until(page, "document.querySelector('.rule.activations').textContent.includes('7·2048')")
 
 
 def test_a_lever_is_taken(page: Any) -> None:
     page.wait_for_selector("[data-lever='full checkpointing']")
     page.locator("[data-lever='8-bit optimizer states']").click()
-    page.wait_for_function("location.hash.includes('optimizer=adamw-8bit')")
+    until(page, "location.hash.includes('optimizer=adamw-8bit')")
     assert page.input_value("form.form [name=optimizer]") == "adamw-8bit"
-    page.wait_for_function("!document.querySelector('[data-lever=\"8-bit optimizer states\"]')")
+    until(page, "!document.querySelector('[data-lever=\"8-bit optimizer states\"]')")
 
 
 def test_a_measured_number_stands_on_the_same_axis(page: Any) -> None:

@@ -32,6 +32,7 @@ export function h(tag, props = {}, ...children) {
   for (const [name, value] of Object.entries(props)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (name === "style") made.style.cssText = value; // an attribute would be refused by the server's policy
     else if (name === "value" || name === "checked" || name === "selected") made[name] = value;
     else made.setAttribute(name, value === true ? "" : value);
   }

@@ -132,7 +132,7 @@ export class Timeline {
         up += `${i ? "L" : "M"}${x(i)} ${high}L${x(i + 1)} ${high}`;
         down = `L${x(i + 1)} ${low}L${x(i)} ${low}${down}`;
       });
-      parts.push(`<path class="seg area ${row.kind}" d="${up}${down}Z"${wide < 3 ? ' stroke="none"' : ' style="stroke:var(--ground)"'}/>`);
+      parts.push(`<path class="seg area ${row.kind}${wide < 3 ? "" : " apart"}" d="${up}${down}Z"/>`);
     }
     parts.push(...this.labels(x, columns, height));
     if (this.limit && this.limit <= most) parts.push(`<line class="limit" x1="${LEFT}" x2="${width - RIGHT}" y1="${y(this.limit)}" y2="${y(this.limit)}"/>`);
