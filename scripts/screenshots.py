@@ -28,7 +28,7 @@ def main(out: Path, only: list[str]) -> None:
                 page.goto(address)
                 page.wait_for_selector("html.ready")
                 page.wait_for_selector(".levers li")
-                page.add_style_tag(content=".sticky, .stage { position: static !important }")
+                page.evaluate("for (const x of document.querySelectorAll('.sticky, .stage')) x.style.position = 'static'")
                 for section in only or SECTIONS:
                     page.locator(f"#{section}").screenshot(path=out / f"{section}-{theme}-{name}.png")
                 page.close()
