@@ -1,5 +1,5 @@
 /** Section 6: the largest of each kind with its rule. Section 7: the levers. Section 8: against a real run. */
-import { gib, h, kinds, moment, named, signed, swatch, title, announce } from "./format.js";
+import { gib, h, kinds, letter, moment, named, signed, swatch, title, announce } from "./format.js";
 import { ask, mode } from "./ask.js";
 import { atRest, change, on, request, state } from "./store.js";
 
@@ -107,7 +107,7 @@ export class Check extends HTMLElement {
     const workspace = room?.allocated ? room.allocated - peak : 0;
     const top = Math.max(used + (room?.context[1] ?? 0), ...Object.values(given), 1) * 1.02;
     const bar = (name, parts, words) => h("div", { class: "bar" }, h("span", { class: "name" }, name),
-      h("span", { class: "track", role: "img", "aria-label": `${name}: ${words}` }, parts.filter(([bytes]) => bytes > 0).map(([bytes, kind]) => h("span", { class: `part ${kind}`, style: `width:${((bytes / top) * 100).toFixed(2)}%`, title: gib(bytes) }))),
+      h("span", { class: "track", role: "img", "aria-label": `${name}: ${words}` }, parts.filter(([bytes]) => bytes > 0).map(([bytes, kind]) => h("span", { class: `part ${kind}`, style: `width:${((bytes / top) * 100).toFixed(2)}%`, title: gib(bytes) }, kind !== "plain" && bytes / top > 0.05 ? letter(kind) : ""))),
       h("span", { class: "n" }, words));
     const byKind = kinds().map((kind) => [ledger.peak.by_kind[kind] ?? 0, kind]);
     const rows = [bar("counted", byKind, gib(peak))];
