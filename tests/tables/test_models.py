@@ -8,6 +8,7 @@ import pytest
 
 from peakmem.errors import Impossible, PeakmemError, UnknownName
 from peakmem.readers import read_model
+from peakmem.readers.hf_config import CLASSES
 from peakmem.tables.models import Preset, custom, find_model, presets
 from peakmem.tables.resize import resize
 from tests.conftest import CONFIGS
@@ -21,11 +22,10 @@ def elements(config: dict[str, Any]) -> int:
     transformers = pytest.importorskip("transformers")
     kind = config.pop("model_type")
     config.pop("rope_scaling", None)  # the file's lists of factors, which change no parameter
-    loader = {"bert": "AutoModelForMaskedLM", "vit": "AutoModelForImageClassification"}.get(
-        kind, "AutoModelForCausalLM"
-    )
+    settings = transformers.AutoConfig.for_model(kind, **config)
     with torch.device("meta"):
-        model = getattr(transformers, loader).from_config(transformers.AutoConfig.for_model(kind, **config))
+        loader = transformers.AutoModelForCausalLM.from_config
+        model = getattr(transformers, CLASSES[kind])(settings) if kind in CLASSES else loader(settings)
     return sum(parameter.numel() for parameter in model.parameters())
 
 

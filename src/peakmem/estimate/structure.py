@@ -88,6 +88,9 @@ class Structure:
     offload: str = "none"
     outputs: str = "dropped"  # what the caller still holds of the step before
     run: str = "training"
+    cache: str = "concatenated"
+    cache_bits: int = 16
+    chunked: bool = False  # the prompt runs in pieces
     stored: Stored = Stored()  # how linear weights lie in memory, where they are quantised
 
     def has(self, switch: str) -> bool:
@@ -145,7 +148,9 @@ class Structure:
         """Run the layers of a stack: yields the kind of each inside its scope, repeated ones inside their fold."""
         tape = current()
         for i, segment in self.stack(stack):
-            tape.stacks.setdefault(f"{tape.scope}.{name}" if tape.scope else name, self.segments[:i])
+            path = f"{tape.scope}.{name}" if tape.scope else name
+            tape.stacks.setdefault(path, tuple(self.segments[j] for j in sorted(tape.ran) if j < i))
+            tape.ran.add(i)
             for copy in segment.copies:
                 with tape.repeated(segment.count(copy)):
                     for j, kind in enumerate(segment.kinds):

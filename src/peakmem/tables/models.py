@@ -74,7 +74,9 @@ def presets() -> Mapping[str, Preset]:
     from peakmem.tables.open_model_rows import ROWS as MORE
     from peakmem.tables.recent_model_rows import ROWS as RECENT
 
-    return {row.name: row for row in (*ROWS, *MORE, *RECENT)}
+    from peakmem.tables.tower_model_rows import ROWS as TOWERS
+
+    return {row.name: row for row in (*ROWS, *MORE, *RECENT, *TOWERS)}
 
 
 def find_model(name: str) -> Model:
