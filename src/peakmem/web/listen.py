@@ -21,8 +21,9 @@ RATE = 50.0
 def serve(host: str = "127.0.0.1", port: int = 8000, browser: bool = False) -> None:
     """Answer until Ctrl-C. Errors: Missing, Impossible where the address cannot be had."""
     taken = bound(host, port)
-    # They import the engine while this process imports the server.
-    workers = [Worker() for _ in range(min(4, max(2, os.cpu_count() or 2)))]
+    # The last one is asked first. It imports the engine while this process imports the server; the others start when
+    # they are needed, so that on two cores nothing is in the way of the first answer.
+    workers = [*(Worker(now=False) for _ in range(min(3, max(1, (os.cpu_count() or 2) - 1)))), Worker()]
     try:
         from peakmem.web.server import Limits
     except ImportError:

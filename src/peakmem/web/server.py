@@ -10,7 +10,7 @@ import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from typing import Any
 
@@ -66,13 +66,16 @@ class Service:
         """The engine's processes, as long as the server runs."""
         self.pool = Pool(self.workers, self.limits.answer, self.limits.waiting)
         self.answers = Answers(self.pool)
+        self.wanted = asyncio.Event()
         self.page = asyncio.create_task(self.pages())
         yield
         self.page.cancel()
         self.pool.close()
 
     async def pages(self) -> dict[str, tuple[bytes, bytes, str]]:
-        """The page's files: as they are, compressed, and their tags."""
+        """The page's files: as they are, compressed, and their tags. Made when wanted, or when nothing else is."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.wanted.wait(), 0.5)
         found = json.loads(await self.pool.answer(b""))
         made = {}
         for name, text in found.items():
@@ -85,6 +88,7 @@ class Service:
         name = request.path_params["name"] or "index.html"
         if f"/{name}" in ASK:
             raise Refused(405, WRONG_METHOD, allow="POST")
+        self.wanted.set()
         if self.page.done() and (self.page.cancelled() or self.page.exception()):
             self.page = asyncio.create_task(self.pages())
         files = await asyncio.shield(self.page)

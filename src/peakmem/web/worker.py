@@ -26,29 +26,31 @@ class Gone(Exception):
 class Worker:
     """One process. Its methods block; only `stop` may be called from another thread."""
 
-    def __init__(self) -> None:
-        self.process = started()
+    def __init__(self, now: bool = True) -> None:
+        self.process = started() if now else None
 
     def ask(self, question: bytes) -> bytes:
         """Errors: Gone."""
         while True:
-            if self.process.poll() is not None:
-                self.process = started()
-            assert self.process.stdin and self.process.stdout
+            process = self.process
+            if process is None or process.poll() is not None:
+                process = self.process = started()
+            assert process.stdin and process.stdout
             try:
-                send(self.process.stdin, question)
-                answer = receive(self.process.stdout)
+                send(process.stdin, question)
+                answer = receive(process.stdout)
             except (OSError, ValueError):
                 answer = None
             if answer is not None:
                 return answer
-            if self.process.wait() != 0:  # 0: it went after its last answer, to be replaced
+            if process.wait() != 0:  # 0: it went after its last answer, to be replaced
                 raise Gone
 
     def stop(self) -> None:
         """End it, whatever it does."""
-        self.process.kill()
-        self.process.wait()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
 
 
 def started() -> subprocess.Popen[bytes]:
