@@ -77,6 +77,9 @@ LEGEND: Mapping[str, str] = {
     "em": "head size of a Mamba layer",
     "Gm": "groups of a Mamba layer",
     "cm": "chunk of a Mamba layer",
+    "cp": "tokens of one chunk of the prompt",
+    "tb": "positions that a cache has room for",
+    "ub": "the same in a layer with a window",
 }
 
 GIB = 2**30

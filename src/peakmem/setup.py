@@ -103,6 +103,16 @@ class Setup:
 
     logits: str = setting("last", "of which prompt positions logits are made", group="inference",
                           choices=("last", "all"))
+    kv_cache: str = setting("concatenated", "where keys and values lie: a tensor that grows by concatenation, a buffer "
+                            "for all tokens, or blocks", choices=("concatenated", "static", "paged"), group="inference")
+    kv_bits: int = setting(16, "bits of a cached value: 16, 8 or 4", group="inference", least=4, most=16)
+    block_size: int = setting(16, "tokens of a block of the paged cache", unit="tokens", group="inference", least=1,
+                              most=10**6)
+    utilization: float = setting(0.9, "share of the GPU that a server takes", group="inference", least=0.01, most=1)
+    beams: int = setting(1, "beams of each sequence", group="inference", least=1, most=10**6)
+    prefill_chunk: int = setting(0, "tokens of the prompt that run at a time; 0: all", unit="tokens", group="inference")
+    tensor_parallel: int = setting(1, "GPUs over which heads are divided in inference", unit="GPUs", least=1,
+                                   most=10**6, group="inference")
     generate: int = setting(256, "tokens that are generated after the prompt", unit="tokens", group="inference",
                             least=1)
 

@@ -10,6 +10,7 @@ from peakmem.estimate.dividing import notes_on
 from peakmem.estimate.elsewhere import bytes_at
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import Level, Program, compiled, replay
+from peakmem.estimate.serving import notes_on_serving
 from peakmem.estimate.settings import structure_of, way_of_step
 from peakmem.estimate.stored import notes_on_weights
 from peakmem.estimate.structure import Structure
@@ -50,7 +51,8 @@ def estimate(model: str | Path | Model, setup: Setup | None = None, *, allocator
     return Ledger(
         origin="estimate",
         run=run_of(found, setup),
-        notes=(*notes_of(found, setup), *notes_on_weights(structure, found, numbers)),
+        notes=(*notes_of(found, setup), *notes_on_weights(structure, found, numbers),
+               *notes_on_serving(structure, numbers, setup, levels)),
         totals=totals,
         phases=phases_of(levels),
         parameters=parameters_of(structure, numbers),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from peakmem.estimate.caches import holder, in_buffers, seen
 from peakmem.estimate.layout import dims
 from peakmem.estimate.outputs import hand_out_cache
 from peakmem.estimate.shapes import contiguous, piece
@@ -17,6 +18,7 @@ from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tape, Tensor, current
 
 STEPS = ("first decode", "last decode")
+STEPS_OF_ONE = ("1", "2")  # as opposed to a chunk of the prompt
 
 
 def cached(m: Structure, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -25,17 +27,20 @@ def cached(m: Structure, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     if m.run == "training":
         hand_out_cache(m, k, v)
         return k, v
+    see(tape.layer_kind)
+    if m.cache != "concatenated":
+        return in_buffers(m, k, v)
     key = f"{tape.layer}{tape.scope}"
     old = list(tape.cache.pop(key, ()))
-    see(tape.layer_kind)
     tape.kind = "kv_cache"
-    keys = joined(k, "keys")
+    positions = "s'" if tape.single else "s"  # torch.cat: memory of its own, also where nothing was cached
+    keys = holder(m, k, "keys", positions)
     del old[:1]
-    values = joined(v, "values")
+    values = holder(m, v, "values", positions)
     del old
     tape.kind = "temporary"
     tape.cache[key] = keys, values
-    return keys, values
+    return seen(m, keys, k), seen(m, values, v)
 
 
 def state(name: str, shape: str, dtype: str) -> Tensor:
@@ -54,17 +59,6 @@ def state(name: str, shape: str, dtype: str) -> Tensor:
     return tape.states[key]
 
 
-def joined(new: Tensor, name: str) -> Tensor:
-    """torch.cat of what was cached and what is new: memory of its own, also where nothing was cached."""
-    b, k, _, d = new.dims
-    tape = current()
-    positions = ("s'",) if tape.single else ("s",)
-    made = tape.new((b, k, positions, d), new.dtype, None, f"{tape.scope}/cached {name}")
-    if made.storage:
-        made.storage.record.why.append(f"{name} of every position, read by each later token in {tape.scope}")
-    return made
-
-
 def see(kind: str) -> None:
     """From here on, key positions are counted as in layers of this kind."""
     tape = current()
@@ -80,7 +74,10 @@ def generation(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Ten
         states_alone(tape, m, code)
         return
     tape.autocast = m.autocast
+    if m.chunked:
+        before_the_last(tape, m, code, inputs)
     output = run(m, code, inputs)
+    tape.single, tape.letters = "", {}
     if not tape.cache and not tape.states:
         del output
         return
@@ -89,7 +86,8 @@ def generation(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Ten
     for number, step in enumerate(STEPS, 1):
         if number == 2:
             tape.phase("decoding")
-            grow(tape)
+            if m.cache == "concatenated":
+                grow(tape, "2-1")
         tape.phase(step)
         tape.single, tape.ones = str(number), m.ones | {"s"}
         tape.letters = {"s": "1"}
@@ -99,6 +97,18 @@ def generation(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Ten
         tape.single, tape.ones, tape.letters = "", m.ones, {}
     tape.autocast = ""
     tape.phase("end")
+
+
+def before_the_last(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Tensor]) -> None:
+    """All chunks of the prompt but the last: the first is run, the others leave their part of the cache."""
+    tape.phase("first chunk")
+    tape.letters = {"s": "cp"}
+    run(m, code, inputs)
+    tape.phase("chunks")
+    if m.cache == "concatenated":
+        grow(tape, "3-cp")
+    tape.phase("prefill")
+    tape.single = "3"
 
 
 def states_alone(tape: Tape, m: Structure, code: ModuleType) -> None:
@@ -125,18 +135,18 @@ def choose(tape: Tape, logits: Tensor) -> Tensor:
     return tape.new((("b",), ("s",)), "int64", None, "input/next token")
 
 
-def grow(tape: Tape) -> None:
-    """What the steps between the first and the last leave behind: each layer's cache, one token short of the end."""
+def grow(tape: Tape, length: str) -> None:
+    """What the steps between the first and the last leave behind: each layer's cache, short of what the last adds."""
     outer = tape.kind
     tape.kind = "kv_cache"
     for key in list(tape.cache):
         keys, values = tape.cache.pop(key)
         records = [x.storage.record for x in (keys, values) if x.storage]
-        b, k, _, d = keys.dims
         letter, dtype = tape_letter(keys), keys.dtype
+        shapes = [(*x.dims[:2], (f"{letter}{length}",), x.dims[3]) for x in (keys, values)]
         with tape.repeated(records[0].fold):
             del keys, values
-            grown = [tape.new((b, k, (f"{letter}2-1",), d), dtype, None, record.name) for record in records]
+            grown = [tape.new(shape, dtype, None, record.name) for shape, record in zip(shapes, records, strict=True)]
         for x, record in zip(grown, records, strict=True):
             if x.storage:
                 x.storage.record.why += record.why
@@ -152,7 +162,7 @@ def tape_letter(x: Tensor) -> str:
 
 def last_position(m: Structure, hidden: Tensor) -> Tensor:
     """slice_logits_to_keep: the last position alone, unless the logits of the whole prompt are asked for."""
-    if m.run == "training" or m.has("all_logits") or current().single:
+    if m.run == "training" or m.has("all_logits") or current().single in STEPS_OF_ONE:
         return hidden
     return contiguous(piece(hidden, 1, ()))
 

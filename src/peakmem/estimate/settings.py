@@ -9,6 +9,7 @@ from peakmem.estimate.dividing import applied, different_batches, fused_update, 
 from peakmem.estimate.kernel_choice import kernels_of
 from peakmem.estimate.parameters import check_parts, targets_of
 from peakmem.estimate.pieces import pieces_of_loss
+from peakmem.estimate.serving import cache_letters, served, with_cache
 from peakmem.estimate.stored import with_stored
 from peakmem.estimate.structure import Segment, Structure, runs_of, segments_of, unfolded
 from peakmem.estimate.towers import counts_of, head_switches, letters_of_towers, tower_of
@@ -24,6 +25,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
 
     unfold: interpret every layer by itself (for tests). Errors: Impossible.
     """
+    model, setup = served(model, setup)
     check_code(model, setup)
     recipe = PRECISIONS[setup.precision]
     numbers = sizes_of(model, setup)
@@ -94,9 +96,9 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         outputs=setup.outputs,
         run=setup.run,
     )
-    structure = applied(with_stored(structure, model, setup), setup, recipe)
+    structure = applied(with_cache(with_stored(structure, model, setup), setup), setup, recipe)
     check_parts(structure)
-    return structure, numbers | letters_of(structure, setup, numbers)
+    return structure, numbers | letters_of(structure, setup, numbers) | cache_letters(model, setup, numbers)
 
 
 def ones_of_groups(model: Model) -> frozenset[str]:

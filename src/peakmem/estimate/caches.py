@@ -1,0 +1,41 @@
+"""Where keys and values lie: in tensors that grow, or in buffers; in 16, 8 or 4 bit. See serving.py."""
+
+from __future__ import annotations
+
+from peakmem.estimate.layout import flat
+from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Tensor, current
+
+
+def holder(m: Structure, new: Tensor, name: str, positions: str) -> Tensor:
+    """The memory for keys or values of so many positions."""
+    tape = current()
+    b, k, _, d = new.dims
+    dtype = new.dtype if m.cache_bits == 16 else "uint8"
+    if m.cache_bits == 4:
+        d = (f"{'*'.join(d)}/2",)
+    made = tape.new((b, k, (positions,), d), dtype, None, f"{tape.scope}/cached {name}")
+    if made.storage:
+        made.storage.record.why.append(f"{name} of every position, read by each later token in {tape.scope}")
+    return made
+
+
+def seen(m: Structure, held: Tensor, new: Tensor) -> Tensor:
+    """What attention reads: all positions so far, in the dtype that it computes in."""
+    b, k, _, d = new.dims
+    shape = b, k, ("s'",) if current().single else ("s",), d
+    return Tensor(shape, new.dtype, flat(shape), held.storage)
+
+
+def in_buffers(m: Structure, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """A layer's buffers, made when it first runs."""
+    tape = current()
+    key = f"{tape.layer}{tape.scope}"
+    if key not in tape.cache:
+        narrow = m.cache == "static" and tape.layer_kind.startswith(("sliding", "chunked"))
+        tape.kind = "kv_cache"
+        tape.cache[key] = tuple(holder(m, x, name, "ub" if narrow else "tb")
+                                for x, name in ((k, "keys"), (v, "values")))  # type: ignore[assignment]
+        tape.kind = "temporary"
+    keys, values = tape.cache[key]
+    return seen(m, keys, k), seen(m, values, v)

@@ -1,0 +1,173 @@
+"""Serving: kinds of cache, beams, chunks of the prompt, one GPU's part of the heads; what a server would reserve.
+
+- concatenated: transformers' DynamicCache: every step makes a new tensor beside the old one (estimate/inference.py).
+- static: one buffer for prompt and generated tokens, made by the first forward (cache_utils.py, StaticLayer).
+- paged: the same in whole blocks; layers with a window get blocks for every token, as vLLM counts without its hybrid
+  manager (vllm/v1/core/kv_cache_utils.py). Kernels read buffers and fewer bits as they lie.
+- tensor parallel: heads, feed-forward and vocabulary are divided; key/value heads below one for each GPU are
+  replicated (vllm/model_executor/layers/linear.py, QKVParallelLinear). The latent of MLA is whole on every GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from peakmem.errors import Impossible
+from peakmem.estimate.interpret import interpret
+from peakmem.estimate.replay import Level, size, value
+from peakmem.estimate.structure import Structure
+from peakmem.immutable import replace
+from peakmem.model import Model
+from peakmem.setup import Setup
+from peakmem.tables.device import context
+from peakmem.tables.gpus import find_gpu
+
+RECURRENT = frozenset({"av", "am", "l", "o"})
+
+
+def served(model: Model, setup: Setup) -> tuple[Model, Setup]:
+    """One GPU's part of the model, and the batch with its beams. Errors: Impossible."""
+    if setup.run != "inference":
+        for name, usual in (("tensor_parallel", 1), ("beams", 1), ("prefill_chunk", 0), ("kv_bits", 16)):
+            if getattr(setup, name) != usual:
+                raise Impossible(f"--{name.replace('_', '-')} goes with --run inference")
+        return model, setup
+    if setup.kv_bits not in (16, 8, 4):
+        raise Impossible(f"--kv-bits {setup.kv_bits}: give 16, 8 or 4")
+    if setup.prefill_chunk and RECURRENT & set(model.sizes):
+        raise Impossible(f"--prefill-chunk: peakmem does not know how {model.architecture} carries its states from "
+                         "chunk to chunk")
+    if setup.beams > 1:
+        setup = replace(setup, batch=setup.batch * setup.beams)
+    return (divided(model, setup.tensor_parallel) if setup.tensor_parallel > 1 else model), setup
+
+
+def divided(model: Model, gpus: int) -> Model:
+    """What one of `gpus` GPUs holds. Errors: Impossible where heads or widths do not divide."""
+    if RECURRENT & set(model.sizes) or model.image or model.positions:
+        raise Impossible(f"--tensor-parallel: peakmem divides decoders with rotary positions, not {model.architecture}")
+    for name, count in (("heads", model.heads), ("feed-forward size", model.feed_forward),
+                        ("experts' feed-forward size", model.expert_feed_forward)):
+        if count % gpus:
+            raise Impossible(f"--tensor-parallel {gpus} does not divide the {name}, {count}")
+    if model.kv_heads % gpus and gpus % model.kv_heads:
+        raise Impossible(f"--tensor-parallel {gpus} and {model.kv_heads} key/value heads: neither divides the other")
+    return model.changed(heads=model.heads // gpus, kv_heads=max(model.kv_heads // gpus, 1),
+                         feed_forward=model.feed_forward // gpus, vocabulary=-(-model.vocabulary // gpus),
+                         expert_feed_forward=model.expert_feed_forward // gpus,
+                         sizes={**model.sizes, **({"y": model.sizes["y"] // gpus} if "y" in model.sizes else {})})
+
+
+def with_cache(m: Structure, setup: Setup) -> Structure:
+    """The structure with its kind of cache."""
+    if m.run != "inference":
+        return m
+    return replace(m, cache=setup.kv_cache, cache_bits=setup.kv_bits,
+                   chunked=0 < setup.prefill_chunk < setup.sequence)
+
+
+def cache_letters(model: Model, setup: Setup, numbers: Mapping[str, Any]) -> dict[str, int]:
+    """Positions that buffers have room for, and of a prompt in chunks."""
+    if setup.run != "inference":
+        return {}
+    longest, window = numbers["t2"], numbers["u2"]
+    if setup.kv_cache == "paged":
+        longest = window = -(-longest // setup.block_size) * setup.block_size
+    return {"tb": longest, "ub": window, "cp": setup.prefill_chunk, "t3": setup.sequence,
+            "u3": min(setup.sequence, model.window or setup.sequence)}
+
+
+class Server(NamedTuple):
+    """What a server with paged blocks makes of one GPU's memory."""
+
+    reserved: int  # bytes: the fraction of the GPU that it takes
+    cache: int  # bytes left for blocks
+    blocks: int
+    tokens: int
+    sequences: int  # of prompt and generated tokens
+
+
+def blocks_of(room: int, per_token: int, block: int) -> int:
+    """How many blocks of `block` tokens lie in `room` bytes."""
+    return max(room // (block * per_token), 0) if per_token else 0
+
+
+def bytes_per_token(m: Structure, numbers: Mapping[str, Any]) -> int:
+    """Cache bytes of one token in all layers; those with a window count as long as it lies in the window."""
+    total = 0
+    for pair in interpret(m).cache.values():
+        for x in pair:
+            if x.storage:
+                record = x.storage.record
+                letters = tuple(letter for letter in record.key[1] if not is_position(letter) and letter != "b")
+                fold = int(value(record.fold, numbers)) if record.fold else 1
+                total += int(size((record.key[0], letters), numbers)) * fold
+    return total
+
+
+def is_position(letter: str) -> bool:
+    return letter[:2] in ("t1", "t2", "t3", "tb", "u1", "u2", "u3", "ub", "s")
+
+
+def server_of(m: Structure, numbers: Mapping[str, Any], setup: Setup, levels: Mapping[str, Level]) -> Server | None:
+    """The blocks that a server like vLLM makes. None: no GPU named, or its memory not known.
+
+    It takes --utilization of the GPU; weights, the peak of a prefill beside the cache, and the context come first.
+    """
+    row = find_gpu(setup.gpu) if setup.gpu else None
+    if row is None or row.capacity is None:
+        return None
+    per_token = bytes_per_token(m, numbers)
+    reserved = int(setup.utilization * row.capacity)
+    load = levels["load"].end
+    cached = bytes_in_cache(m, numbers)
+    work = max(levels["prefill"].peak - load - cached, 0)
+    room = reserved - load - work - context(row).high * 2**20
+    blocks = blocks_of(room, per_token, setup.block_size)
+    tokens = blocks * setup.block_size
+    each = -(-numbers["t2"] // setup.block_size)
+    return Server(reserved, max(room, 0), blocks, tokens, blocks // each)
+
+
+def bytes_in_cache(m: Structure, numbers: Mapping[str, Any]) -> int:
+    """Keys and values at the end of the prompt."""
+    length = numbers["tb"] if m.cache != "concatenated" else numbers["s"]
+    return int(bytes_per_token(m, numbers) * numbers["b"] * length)
+
+
+def notes_on_serving(m: Structure, numbers: Mapping[str, Any], setup: Setup,
+                     levels: Mapping[str, Level]) -> Iterator[str]:
+    """Assumptions about the cache, and what the server would reserve beside what the load needs."""
+    if setup.run != "inference":
+        return
+    per_token = bytes_per_token(m, numbers)
+    if per_token:
+        yield CACHES[setup.kv_cache]
+        yield f"cache: {per_token} bytes a token in all layers on one GPU"
+    if setup.kv_bits < 16:
+        other = "q8_0 34 bytes for 32 values" if setup.kv_bits == 8 else "q4_0 18 bytes for 32 values"
+        yield (f"keys and values in {setup.kv_bits} bit, scales not counted: vLLM's fp8 has one for a layer, "
+               f"llama.cpp's {other}")
+    if setup.tensor_parallel > 1:
+        yield (f"one of {setup.tensor_parallel} GPUs: its part of heads, feed-forward and vocabulary; parameters are "
+               "this GPU's; buffers of communication are not counted")
+    if m.chunked:
+        yield "the prompt in chunks: the last one is counted, with the cache of all before it; its kernel needs no mask"
+    if setup.beams > 1:
+        yield "beams: each has its own cache, as transformers does it; paged servers share the blocks of the prompt"
+    server = server_of(m, numbers, setup, levels) if per_token else None
+    if server:
+        needed = max(level.peak for level in levels.values())
+        yield (f"needed for this load: {needed} bytes of tensors; reserved by a server with --utilization "
+               f"{setup.utilization:g}: {server.reserved} bytes, of which {server.cache} for {server.blocks} blocks of "
+               f"{setup.block_size} tokens: {server.tokens} tokens, or {server.sequences} sequences of {numbers['t2']}")
+
+
+CACHES = {
+    "concatenated": "cache concatenated, as transformers' DynamicCache: one layer's old and new tensor lie side by "
+                    "side in each step; a server's blocks: --kv-cache paged",
+    "static": "cache static: room for prompt and generated tokens from the first forward on; kernels read what is "
+              "filled",
+    "paged": "cache in blocks: every layer holds every token; vLLM's hybrid manager gives layers with a window fewer",
+}
