@@ -53,7 +53,9 @@ def config_of(record: Record) -> dict[str, Any]:
 
 
 def model_of(record: Record) -> Model:
-    return from_config(config_of(record))
+    config = config_of(record)
+    model = from_config(config)
+    return model.changed(image=config["image_size"]) if model.architecture == "resnet" else model  # no file says it
 
 
 def setup_of(record: Record) -> Setup:

@@ -1,4 +1,4 @@
-"""Models of several towers against the real models: parameters by name and shape, traced steps."""
+"""Models of several towers, and ResNet, against the real models: parameters by name and shape, traced steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from peakmem.readers.hf_config import CLASSES, from_config
 from peakmem.setup import Setup
 from tests.reference_steps import DATA, differences, events_by_phase
 
-FAMILIES = ("clip",)
+FAMILIES = ("clip", "resnet")
 TINY = {record["id"]: record for record in json.loads((DATA / "traced_towers.json").read_text())}
 
 CLIP = {
@@ -36,8 +36,12 @@ TOWER = {"depth": 2, "hidden_size": 32, "intermediate_size": 44, "num_heads": 4,
 DEEP = TOWER | {"num_position_embeddings": 25, "deepstack_visual_indexes": [0, 1]}
 QWEN = {"model_type": "qwen3_vl", "text_config": TEXT, "vision_config": DEEP}
 EXPERTS = {"moe_intermediate_size": 20, "num_experts": 4, "num_experts_per_tok": 2}
+RESNET = {"model_type": "resnet", "embedding_size": 12, "hidden_sizes": [20, 24], "depths": [2, 3], "num_labels": 7}
 VARIANTS: dict[str, dict[str, Any]] = {
     "clip": CLIP,
+    "resnet": RESNET,
+    "resnet, basic layers": RESNET | {"layer_type": "basic", "downsample_in_first_stage": True},
+    "resnet, no first shortcut": RESNET | {"embedding_size": 20},
     "llava": LLAVA,
     "llava on qwen2, tied": LLAVA | {"text_config": TEXT | {"model_type": "qwen2", "tie_word_embeddings": True}},
     "qwen2.5-vl": {"model_type": "qwen2_5_vl", "text_config": TEXT, "vision_config": TOWER},
@@ -46,7 +50,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "qwen3-vl, tied, biases": QWEN | {"tie_word_embeddings": True, "text_config": TEXT | {"attention_bias": True}},
     "qwen3-vl-moe": {"model_type": "qwen3_vl_moe", "text_config": TEXT | EXPERTS, "vision_config": DEEP},
 }
-GENERATES = [name for name in VARIANTS if name != "clip"]
+GENERATES = [name for name in VARIANTS if not name.startswith(("clip", "resnet"))]
 
 
 def setup_of(variant: str, **settings: Any) -> Setup:
@@ -118,6 +122,20 @@ def test_every_family_is_traced() -> None:
 def test_other_vision_language_models_are_refused(config: dict[str, Any], words: str) -> None:
     with pytest.raises(PeakmemError, match=words):
         from_config(config)
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"depths": [2]}, "as many"), ({"layer_type": "wide"}, "bottleneck or basic"), ({"hidden_sizes": [22, 24]}, "4"),
+    ({"depths": 3}, "give a list"), ({"depths": [0, 1]}, "depths"),
+])
+def test_other_resnets_are_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(PeakmemError, match=words):
+        from_config(RESNET | change)
+
+
+def test_a_resnet_is_not_checkpointed() -> None:
+    with pytest.raises(Impossible, match="does not support"):
+        structure_of(from_config(RESNET), Setup.of(checkpoint="full"))
 
 
 @pytest.mark.parametrize(("change", "error", "words"), [

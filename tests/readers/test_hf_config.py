@@ -42,6 +42,10 @@ def same(model: Model, config: Any) -> None:
         assert model.layers == len(model.layer_kinds) == sum(stacks)
         assert (model.hidden, model.heads, model.vocabulary) == (config.hidden_size, heads, config.vocab_size)
         return
+    if model.architecture == "resnet":
+        assert (model.layers, model.hidden) == (sum(config.depths), config.hidden_sizes[-1])
+        assert (model.classes, model.channels) == (config.num_labels, config.num_channels)
+        return
     if model.towers:
         image, config = config.vision_config, config.text_config
         tower = model.towers[0]

@@ -47,6 +47,7 @@ CODE = {
     ("vit", "transformers"): "vit",
     ("roberta", "transformers"): "roberta",
     ("t5", "transformers"): "t5",
+    ("resnet", "transformers"): "resnet",
     ("clip", "transformers"): "clip",
     ("llava", "transformers"): "llava",
     ("qwen2_5_vl", "transformers"): "qwen_vl",

@@ -282,7 +282,7 @@ def composite(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: boo
     if mask is None and causal and "s" not in current().ones:  # a single query may look everywhere
         mask = made("s s'", "bool", "ones")
         mask = made("s s'", "bool", "causal mask")
-        mask = causal_numbers(mask)
+        mask = where(mask, "s s'", "fp32", "causal mask as numbers")
     keys = repeat_heads(k32, always=True) if grouped else k32
     values = repeat_heads(v32, always=True) if grouped else v32
     keys, values = keys_as(keys), keys_as(values)
@@ -295,7 +295,3 @@ def composite(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: boo
     low = cast(attn, origin)  # nobody uses it; make_tuple's arguments are evaluated from the right
     out = cast(matmul(attn, values), origin)
     return out if low else out
-
-
-def causal_numbers(mask: Tensor) -> Tensor:
-    return where(mask, "s s'", "fp32", "causal mask as numbers")

@@ -9,7 +9,7 @@ from peakmem.estimate.dividing import applied, different_batches, fused_update, 
 from peakmem.estimate.kernel_choice import kernels_of
 from peakmem.estimate.parameters import check_parts, targets_of
 from peakmem.estimate.pieces import pieces_of_loss
-from peakmem.estimate.serving import cache_letters, served, with_cache
+from peakmem.estimate.serving import cache_letters, cached_tokens, inference_switches, served, with_cache
 from peakmem.estimate.stored import with_stored
 from peakmem.estimate.structure import Segment, Structure, runs_of, segments_of, unfolded
 from peakmem.estimate.towers import counts_of, head_switches, letters_of_towers, tower_of
@@ -131,6 +131,9 @@ def check_code(model: Model, setup: Setup) -> None:
     if dtype not in getattr(code, "DTYPES", (dtype,)):
         raise Impossible(f"--precision {setup.precision}: {model.architecture} clamps its hidden states in {dtype}, "
                          f"which peakmem does not know; give one with weights in {' or '.join(code.DTYPES)}")
+    if setup.checkpoint != "none" and not getattr(code, "CHECKPOINTS", True):
+        raise Impossible(f"--checkpoint {setup.checkpoint}: transformers' {model.architecture} does not support it; "
+                         "give none")
     runs = getattr(code, "RUNS", (setup.run,))
     if setup.run not in runs and setup.implementation == "transformers":
         raise Impossible(f"--run {setup.run}: of {model.architecture} peakmem knows "
@@ -256,28 +259,6 @@ def loss_pieces(model: Model, setup: Setup) -> dict[str, int]:
 def positions_of(model: Model, setup: Setup) -> int:
     """Rows of a position table that grows with the sequence."""
     return model.positions and model.positions + max(setup.sequence - model.positions, 0)
-
-
-def cached_tokens(model: Model, setup: Setup) -> dict[str, int]:
-    """Positions in the cache after the first and after the last decoding step; u: in layers with a window.
-
-    The last token that is generated is not run through the model again.
-    """
-    t1, t2 = setup.sequence + 1, setup.sequence + max(setup.generate - 1, 1)
-    window = model.window or t2
-    return {"t1": t1, "t2": t2, "u1": min(t1, window), "u2": min(t2, window)}
-
-
-def inference_switches(model: Model, setup: Setup) -> set[str]:
-    """What changes between prefill, the first and the last decoding step."""
-    tokens = cached_tokens(model, setup)
-    switches = {"all_logits"} if setup.logits == "all" else set()
-    for step in "12":
-        if model.window and tokens[f"t{step}"] >= model.window:
-            switches.add(f"narrow_window_{step}")
-        if tokens[f"t{step}"] % 8:
-            switches.add(f"odd_sequence_{step}")
-    return switches
 
 
 def kinds_of(model: Model) -> tuple[str, ...]:

@@ -24,6 +24,9 @@ TOWERS: Mapping[str, Row] = {
     "qwen2_5_vl": {"text_config": None, "vision_config": None, "tie_word_embeddings": False},
     "qwen3_vl": {"text_config": None, "vision_config": None, "tie_word_embeddings": False},
     "qwen3_vl_moe": {"text_config": None, "vision_config": None, "tie_word_embeddings": False},
+    "resnet": {"num_channels": 3, "embedding_size": 64, "hidden_sizes": (256, 512, 1024, 2048),
+               "depths": (3, 4, 6, 3), "layer_type": "bottleneck", "hidden_act": "relu",
+               "downsample_in_first_stage": False, "downsample_in_bottleneck": False},
     "clip": {"text_config": None, "vision_config": None, "projection_dim": 512},
 }
 

@@ -54,6 +54,7 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
     "mixtral": decoders.mixtral, "qwen3_moe": decoders.qwen3_moe, "gpt2": classics.gpt2,
     "gpt_neox": classics.gpt_neox, "opt": classics.opt, "bert": classics.bert, "vit": classics.vit,
     "t5": encoder_decoders.t5, "roberta": classics.roberta,
+    "resnet": towers.resnet,
     "llava": vision_language.llava, "qwen2_5_vl": vision_language.qwen2_5_vl, "qwen3_vl": vision_language.qwen3_vl,
     "qwen3_vl_moe": vision_language.qwen3_vl_moe,
     "clip": towers.clip, "whisper": encoder_decoders.whisper,
@@ -62,6 +63,7 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
 
 CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "vit": "ViTForImageClassification",
                               "t5": "T5ForConditionalGeneration", "roberta": "RobertaForMaskedLM",
+                              "resnet": "ResNetForImageClassification",
                               "llava": "LlavaForConditionalGeneration",
                               "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration",
                               "qwen3_vl": "Qwen3VLForConditionalGeneration",

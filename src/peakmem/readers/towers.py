@@ -9,7 +9,7 @@ from peakmem.errors import Impossible, Unreadable, printable
 from peakmem.model import Model
 from peakmem.readers.defaults_towers import CLIP_TEXT, CLIP_VISION
 from peakmem.readers.fields import Fields
-from peakmem.readers.shared import Sizes, head_size, layers, side
+from peakmem.readers.shared import Sizes, head_size, labels, layers, side
 
 
 def part(f: Fields, name: str, defaults: Mapping[str, Any]) -> Fields:
@@ -49,3 +49,37 @@ def clip_vision(f: Fields) -> Model:
         activation=f.activation("hidden_act"), attention_dropout=f.fraction("attention_dropout"), image=image,
         patch=patch, channels=f.count("num_channels"), sizes={"si": (image // patch) ** 2 + 1},
     )
+
+
+def resnet(f: Fields) -> Sizes:
+    """ResNet: stages of layers; the file says nothing of the size of pictures."""
+    widths, depths, stem = f.value("hidden_sizes"), f.value("depths"), f.count("embedding_size")
+    for name, value in (("hidden_sizes", widths), ("depths", depths)):
+        if not isinstance(value, (list, tuple)) or not 0 < len(value) < 10:
+            raise f.wrong(name, "give a list with one number for each of at most nine stages")
+    if len(widths) != len(depths):
+        raise Impossible(f"{f.file}: hidden_sizes has {len(widths)} entries, depths {len(depths)}; give as many")
+    sizes = {"ch0": stem} | {f"ch{i}": _entry(f, "hidden_sizes", width) for i, width in enumerate(widths, 1)}
+    counts = [_entry(f, "depths", depth) for depth in depths]
+    layer = f.value("layer_type")
+    if layer not in ("bottleneck", "basic"):
+        raise f.wrong("layer_type", "give bottleneck or basic")
+    if layer == "bottleneck" and any(width % 4 for width in widths):
+        raise Impossible(f"{f.file}: bottleneck layers need hidden_sizes that 4 divides")
+    strided = f.flag("downsample_in_first_stage")
+    facts = {"basic_layers": layer == "basic", "first_stride": strided, "first_shortcut": strided or widths[0] != stem,
+             "early_stride": f.flag("downsample_in_bottleneck")}
+    kinds = [f"stage {i}" + ("" if j else ", first") for i, count in enumerate(counts, 1) for j in range(count)]
+    f.notes += ["pictures of 224 × 224 unless --image says otherwise",
+                "cuDNN's workspaces and the reserve of its batch norm are not counted: the library chooses them"]
+    return {
+        "layers": len(kinds), "layer_kinds": tuple(kinds), "hidden": sizes[f"ch{len(widths)}"], "heads": 1,
+        "kv_heads": 1, "head_size": 1, "feed_forward": 0, "activation": f.activation("hidden_act"), "image": 224, "patch": 1,
+        "channels": f.count("num_channels"), "classes": labels(f), "sizes": sizes,
+        "switches": frozenset(name for name, on in facts.items() if on),
+    }
+
+
+def _entry(f: Fields, name: str, value: Any) -> int:
+    """One number of a list."""
+    return Fields(f.file, {name: value}, {}).count(name, most=10**6)

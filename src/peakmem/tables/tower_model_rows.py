@@ -54,6 +54,11 @@ def words(layers: int, hidden: int, heads: int, kv: int, wide: int, vocabulary: 
             "num_key_value_heads": kv, "intermediate_size": wide, "vocab_size": vocabulary, **more}
 
 
+def resnet(depths: list[int], widths: list[int], layer: str = "bottleneck") -> Config:
+    return {"model_type": "resnet", "depths": depths, "hidden_sizes": widths, "layer_type": layer, "num_labels": 1000}
+
+
+WIDE, NARROW = [256, 512, 1024, 2048], [64, 128, 256, 512]
 OLD_TOWER: Config = {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16}
 LARGE_TOWER = tower(24, 1024, 16, patch_size=14)
 LARGE_TEXT = tower(12, 768, 12)
@@ -76,8 +81,8 @@ ROWS: tuple[Preset, ...] = (
     Preset("clip-vit-base-patch32", clip({}, {}, 512), 151277313, DEFAULT, ("clip", "clip-vit-b-32")),
     Preset("clip-vit-base-patch16", clip({}, {"patch_size": 16}, 512), 149620737, f"{HUB}openai/clip-vit-base-patch16",
            ("clip-vit-b-16",)),
-    Preset("clip-vit-large-patch14", clip(LARGE_TEXT, LARGE_TOWER, 768), 427616513, f"{HUB}openai/clip-vit-large-patch14",
-           ("clip-vit-l-14",)),
+    Preset("clip-vit-large-patch14", clip(LARGE_TEXT, LARGE_TOWER, 768), 427616513,
+           f"{HUB}openai/clip-vit-large-patch14", ("clip-vit-l-14",)),
     Preset("clip-vit-large-patch14-336", clip(LARGE_TEXT, {**LARGE_TOWER, "image_size": 336}, 768), 427944193,
            f"{HUB}openai/clip-vit-large-patch14-336", ("clip-vit-l-14-336",)),
     Preset("whisper-tiny", whisper(4, 384, 6), 37760640, f"{HUB}openai/whisper-tiny"),
@@ -89,6 +94,11 @@ ROWS: tuple[Preset, ...] = (
            f"{HUB}openai/whisper-large-v3"),
     Preset("whisper-large-v3-turbo", whisper(32, 1280, 20, 4, num_mel_bins=128, vocab_size=51866), 808878080,
            f"{HUB}openai/whisper-large-v3-turbo"),
+    Preset("resnet-18", resnet([2, 2, 2, 2], NARROW, "basic"), 11689512, f"{HUB}microsoft/resnet-18", ("resnet18",)),
+    Preset("resnet-34", resnet([3, 4, 6, 3], NARROW, "basic"), 21797672, f"{HUB}microsoft/resnet-34", ("resnet34",)),
+    Preset("resnet-50", resnet([3, 4, 6, 3], WIDE), 25557032, f"{HUB}microsoft/resnet-50", ("resnet50", "resnet")),
+    Preset("resnet-101", resnet([3, 4, 23, 3], WIDE), 44549160, f"{HUB}microsoft/resnet-101", ("resnet101",)),
+    Preset("resnet-152", resnet([3, 8, 36, 3], WIDE), 60192808, f"{HUB}microsoft/resnet-152", ("resnet152",)),
     Preset("llava-1.5-7b", llava(32, 4096, 32, 11008), 7063427072, f"{MLC} [llava]", ("llava", "llava-7b")),
     Preset("llava-1.5-13b", llava(40, 5120, 40, 13824), 13351494656, f"{HUB}llava-hf/llava-1.5-13b-hf", ("llava-13b",)),
     Preset("qwen2.5-vl-3b", qwen_vl("qwen2_5_vl", words(36, 2048, 16, 2, 11008, 151936),
