@@ -94,12 +94,15 @@ def cached(model: Model, sequence: int) -> int:
 
 
 def weights(structure: Any, numbers: Any) -> int:
-    """Bytes of the parameters as they lie in memory."""
+    """Bytes of the parameters as they lie in memory; of nf4 the table has no code tables, and one offset in all."""
     tape = interpret(structure)
-    names = set()
+    names: set[Any] = set()
     total = 0
     for record in tape.records:
-        if record.kind == "weights" and id(record) not in names and not record.name.endswith("inv_freq"):
+        if record.name.endswith(("/code", "/offset")):
+            total += 4 * ("/offset" not in names and record.name.endswith("/offset"))
+            names.add(record.name[record.name.rindex("/"):])
+        elif record.kind == "weights" and id(record) not in names and not record.name.endswith("inv_freq"):
             names.add(id(record))
             total += size(record.key, numbers) * (value(record.fold, numbers) if record.fold else 1)
     return total

@@ -15,7 +15,8 @@ from peakmem.ledger import Ledger
 if TYPE_CHECKING:
     from peakmem.answers import Change, Headroom
 
-MODEL_HELP = "a preset (`peakmem list models`), `custom`, a config.json, a folder that holds one, or - (standard input)"
+MODEL_HELP = "a preset (`peakmem list models`), `custom`, a config.json, a folder that holds one, a " \
+             ".safetensors or .gguf file beside one, hf://owner/name, or - (standard input)"
 
 
 def parser() -> Parser:

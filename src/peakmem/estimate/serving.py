@@ -78,6 +78,28 @@ def cache_letters(model: Model, setup: Setup, numbers: Mapping[str, Any]) -> dic
             "u3": min(setup.sequence, model.window or setup.sequence)}
 
 
+def cached_tokens(model: Model, setup: Setup) -> dict[str, int]:
+    """Positions in the cache after the first and after the last decoding step; u: in layers with a window.
+
+    The last token that is generated is not run through the model again.
+    """
+    t1, t2 = setup.sequence + 1, setup.sequence + max(setup.generate - 1, 1)
+    window = model.window or t2
+    return {"t1": t1, "t2": t2, "u1": min(t1, window), "u2": min(t2, window)}
+
+
+def inference_switches(model: Model, setup: Setup) -> set[str]:
+    """What changes between prefill, the first and the last decoding step."""
+    tokens = cached_tokens(model, setup)
+    switches = {"all_logits"} if setup.logits == "all" else set()
+    for step in "12":
+        if model.window and tokens[f"t{step}"] >= model.window:
+            switches.add(f"narrow_window_{step}")
+        if tokens[f"t{step}"] % 8:
+            switches.add(f"odd_sequence_{step}")
+    return switches
+
+
 class Server(NamedTuple):
     """What a server with paged blocks makes of one GPU's memory."""
 
