@@ -31,6 +31,8 @@ from peakmem.estimate.node import Edge, Node
 from peakmem.estimate.scratch import dense_for_product
 from peakmem.estimate.tape import Begin, Block, End, Parameter, Place, Tape, Tensor
 
+ALONE = (lambda x: getrefcount(x))(object())  # what one holder counts as: 2; where Python lends arguments (3.14), 1
+
 
 def release(saved: list[Any]) -> list[Tensor]:
     """The saved tensors themselves; what was promised is computed again."""
@@ -179,8 +181,8 @@ def meet(tape: Tape, buffer: list[Tensor | None], slot: int, g: Tensor, out_of_p
     if old is None:
         buffer[slot] = g
         return
-    # The list, `old` and getrefcount's argument hold it; a fourth holder is another edge of the graph.
-    if out_of_place or old.view or getrefcount(old) > 3 or not is_dense(old.dims, old.memory, tape.ones):
+    # The list and `old` hold it; a third holder is another edge of the graph.
+    if out_of_place or old.view or getrefcount(old) > ALONE + 1 or not is_dense(old.dims, old.memory, tape.ones):
         buffer[slot] = tape.new(old.dims, old.dtype, dense_order(old.dims, old.memory), old.name)
 
 
@@ -249,7 +251,7 @@ def run_node(tape: Tape, node: Node) -> None:
             continue
         edge = node.edges[i]
         if isinstance(edge.target, Parameter):
-            shared = any(other is g for other in results) or getrefcount(g) > 2
+            shared = getrefcount(g) > ALONE or id(g) in map(id, results)
             accumulate(tape, edge.target, g, shared)
         else:
             meet(tape, edge.target.buffer, edge.slot, g, edge.target.op == "dtensor")
