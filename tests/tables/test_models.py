@@ -197,3 +197,14 @@ def test_what_cannot_be(name: str, given: dict[str, Any], word: str) -> None:
 def test_an_unknown_size() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'hidden'"):
         resize(find_model("gpt2"), hiden=3)
+
+
+@pytest.mark.parametrize(("name", "size"), [("t5-base", "layers"), ("clip", "image"), ("llava", "layers"),
+                                            ("resnet-50", "hidden"), ("whisper-tiny", "layers")])
+def test_one_number_does_not_change_several_stacks(name: str, size: str) -> None:
+    with pytest.raises(Impossible, match="config.json"):
+        resize(find_model(name), **{size: 128})
+
+
+def test_pictures_of_a_resnet_have_any_size() -> None:
+    assert resize(find_model("resnet-50"), image=512, classes=10).image == 512

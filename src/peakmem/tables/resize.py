@@ -31,6 +31,10 @@ def resize(model: Model, **given: Any) -> Model:
     if absent or ("window" in sizes and not model.window):
         name = absent[0] if absent else "window"
         raise Impossible(f"{_flag(name)}: {model.name} ({model.architecture}) has no {name.replace('_', ' ')}")
+    stuck = _stuck(model) & set(sizes)
+    if stuck:
+        raise Impossible(f"{_flag(sorted(stuck)[0])}: {model.name} has several stacks or towers, of which one number "
+                         "says too little; write a config.json")
     if model.experts and model.feed_forward == model.expert_feed_forward:
         both = sizes.get("expert_feed_forward", sizes.get("feed_forward"))
         sizes |= {"feed_forward": both, "expert_feed_forward": both} if both else {}
@@ -48,6 +52,14 @@ def resize(model: Model, **given: Any) -> Model:
     changed = model.changed(**new, notes=(*model.notes, *notes))
     _consistent(changed)
     return changed
+
+
+def _stuck(model: Model) -> set[str]:
+    """What one number cannot change: stages and towers have sizes of their own, and several stacks their layers."""
+    if model.architecture == "resnet":
+        return {"layers", "hidden", "heads", "kv_heads", "head_size", "patch"}
+    return ({"layers", "image", "patch", "channels"} if model.towers else
+            {"layers"} if "encoder_decoder" in model.switches else set())
 
 
 def _widths(model: Model, sizes: dict[str, int], new: dict[str, Any], notes: list[str]) -> None:
@@ -108,7 +120,8 @@ def _consistent(model: Model) -> None:
 
     if model.kv_heads > model.heads or model.heads % model.kv_heads:
         refuse(f"--kv-heads {model.kv_heads:,} must divide --heads {model.heads:,}")
-    alike = model.architecture in ("gpt2", "gpt_neox", "opt", "bert", "bloom", "mpt", "gptj")
+    alike = model.architecture in ("gpt2", "gpt_neox", "opt", "bert", "roberta", "clip", "whisper", "bloom", "mpt",
+                                   "gptj")
     fixed = alike or model.architecture in ("falcon", "stablelm", "gpt_bigcode")
     if fixed and model.heads * model.head_size != model.hidden:
         refuse(f"--heads {model.heads:,} × --head-size {model.head_size:,} must be --hidden {model.hidden:,}")
@@ -117,7 +130,8 @@ def _consistent(model: Model) -> None:
     alike |= fixed and model.architecture != "stablelm" and not model.switches & {"multi_query", "grouped_qkv"}
     if model.kv_heads != model.heads and (alike or model.architecture == "vit"):
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} has as many as --heads {model.heads:,}")
-    rotary = model.architecture not in ("gpt2", "opt", "bert", "vit", "bloom", "mpt", "gpt_bigcode", "mamba")
+    rotary = model.architecture not in ("gpt2", "opt", "bert", "roberta", "t5", "clip", "whisper", "resnet", "vit",
+                                        "bloom", "mpt", "gpt_bigcode", "mamba")
     if rotary and model.head_size % 2:
         refuse(f"--head-size {model.head_size:,} is odd; rotary positions need an even number")
     if model.experts_per_token > model.experts:
