@@ -123,3 +123,21 @@ def test_what_does_not_divide_is_refused(given: dict[str, Any], words: str) -> N
 def test_needed_and_reserved_are_two_numbers() -> None:
     notes = "\n".join(run(gpu="RTX 3090", kv_cache="paged").notes)
     assert "needed for this load" in notes and "reserved by a server" in notes and "blocks of 16 tokens" in notes
+
+
+@pytest.mark.parametrize("levers", [dict(kv_cache="paged"), dict(kv_bits=8), dict(prefill_chunk=16), dict(beams=2)],
+                         ids=str)
+@pytest.mark.parametrize("name", ["gemma-2-9b", "gpt-oss-20b", "qwen3-30b-a3b", "falcon-7b"])
+def test_the_chart_has_the_peak_whatever_the_cache(name: str, levers: dict[str, Any]) -> None:
+    model = Model.read(CONFIGS / f"{name}.json")
+    ledger = estimate(model, run="inference", sequence=64, generate=8, weights="auto", **levers)
+    assert max(row.peak for row in ledger.chart) == ledger.totals.tensors
+    assert sum(ledger.by_kind().values()) == ledger.peak.bytes
+
+
+def test_a_window_bounds_the_cache_of_a_prompt_in_chunks() -> None:
+    gemma = Model.read(CONFIGS / "gemma-2-9b.json")  # 21 of 42 layers see 4096 tokens; 16 is short enough to matter
+    narrow = gemma.changed(window=16)
+    caches = [estimate(narrow, run="inference", sequence=256, generate=2, prefill_chunk=chunk).kinds["kv_cache"].largest
+              for chunk in (0, 64)]
+    assert caches[1] <= caches[0]

@@ -63,7 +63,7 @@ def see(kind: str) -> None:
     """From here on, key positions are counted as in layers of this kind."""
     tape = current()
     if tape.single:
-        tape.letters["s'"] = ("u" if kind.startswith(("sliding", "chunked")) else "t") + tape.single
+        tape.letters["s'"] = letter_of(kind) + tape.single
 
 
 def generation(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Tensor]) -> None:
@@ -87,7 +87,7 @@ def generation(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Ten
         if number == 2:
             tape.phase("decoding")
             if m.cache == "concatenated":
-                grow(tape, "2-1")
+                grow(tape, m, "2-1")
         tape.phase(step)
         tape.single, tape.ones = str(number), m.ones | {"s"}
         tape.letters = {"s": "1"}
@@ -102,11 +102,11 @@ def generation(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Ten
 def before_the_last(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Tensor]) -> None:
     """All chunks of the prompt but the last: the first is run, the others leave their part of the cache."""
     tape.phase("first chunk")
-    tape.letters = {"s": "cp"}
+    tape.letters = {"s": "cp", "s'": "cp"}
     run(m, code, inputs)
     tape.phase("chunks")
     if m.cache == "concatenated":
-        grow(tape, "3-cp")
+        grow(tape, m, "4")
     tape.phase("prefill")
     tape.single = "3"
 
@@ -135,14 +135,14 @@ def choose(tape: Tape, logits: Tensor) -> Tensor:
     return tape.new((("b",), ("s",)), "int64", None, "input/next token")
 
 
-def grow(tape: Tape, length: str) -> None:
+def grow(tape: Tape, m: Structure, length: str) -> None:
     """What the steps between the first and the last leave behind: each layer's cache, short of what the last adds."""
     outer = tape.kind
     tape.kind = "kv_cache"
     for key in list(tape.cache):
         keys, values = tape.cache.pop(key)
         records = [x.storage.record for x in (keys, values) if x.storage]
-        letter, dtype = tape_letter(keys), keys.dtype
+        letter, dtype = letter_of(m.kind_of(key)), keys.dtype
         shapes = [(*x.dims[:2], (f"{letter}{length}",), x.dims[3]) for x in (keys, values)]
         with tape.repeated(records[0].fold):
             del keys, values
@@ -155,9 +155,9 @@ def grow(tape: Tape, length: str) -> None:
     tape.kind = outer
 
 
-def tape_letter(x: Tensor) -> str:
-    """Which letter counts the positions of a cached tensor."""
-    return next((letter[0] for letter in x.storage.record.key[1] if letter[0] in "tu"), "t") if x.storage else "t"
+def letter_of(kind: str) -> str:
+    """Which letter counts the positions that a layer of this kind keeps."""
+    return "u" if kind.startswith(("sliding", "chunked")) else "t"
 
 
 def last_position(m: Structure, hidden: Tensor) -> Tensor:

@@ -74,8 +74,10 @@ def cache_letters(model: Model, setup: Setup, numbers: Mapping[str, Any]) -> dic
     longest, window = numbers["t2"], numbers["u2"]
     if setup.kv_cache == "paged":
         longest = window = -(-longest // setup.block_size) * setup.block_size
+    before = max(setup.sequence - setup.prefill_chunk, 1)
     return {"tb": longest, "ub": window, "cp": setup.prefill_chunk, "t3": setup.sequence,
-            "u3": min(setup.sequence, model.window or setup.sequence)}
+            "t4": before, "u3": min(setup.sequence, model.window or setup.sequence),
+            "u4": min(before, model.window or before)}
 
 
 def cached_tokens(model: Model, setup: Setup) -> dict[str, int]:
@@ -129,7 +131,7 @@ def bytes_per_token(m: Structure, numbers: Mapping[str, Any]) -> int:
 
 
 def is_position(letter: str) -> bool:
-    return letter[:2] in ("t1", "t2", "t3", "tb", "u1", "u2", "u3", "ub", "s")
+    return letter[:2] in ("t1", "t2", "t3", "t4", "tb", "u1", "u2", "u3", "u4", "ub", "s")
 
 
 def server_of(m: Structure, numbers: Mapping[str, Any], setup: Setup, levels: Mapping[str, Level]) -> Server | None:

@@ -163,6 +163,11 @@ class Structure:
                         tape.layer = outer
 
 
+    def kind_of(self, layer: str) -> str:
+        """The kind of a layer, by its key from `copies`."""
+        segment, _, place = layer.partition(":")[0].split(".")
+        return self.segments[int(segment)].kinds[int(place)]
+
     def decoding(self, step: str) -> Structure:
         """The same run while one token is decoded: `step` is 1 for the first, 2 for the last."""
         changing = {"narrow_window", "odd_sequence"}
