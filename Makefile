@@ -9,10 +9,10 @@ BENCHES := $(wildcard benchmarks/allocator.py benchmarks/speed*.py)
 EXAMPLE := examples/llama-3.1-8b/config.json
 ASK ?= estimate $(EXAMPLE) --sequence 4096 --batch 1 --gpu H100
 
-.PHONY: help run test check docs bench page renew clean python
+.PHONY: help run test check docs bench agreement page renew clean python
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: python ## set up, then answer a real question in the terminal (ASK="..." asks another)
 	@echo "peakmem $(ASK)"; echo
@@ -35,6 +35,9 @@ docs: $(VENV)/.dev ## the documentation, as pages in docs/_build/html
 
 bench: $(VENV)/.dev ## how fast: a cold command, a new structure, a sweep
 	@for file in $(BENCHES); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+agreement: $(VENV)/.dev ## estimate and trace over the whole grid; the last line tells points and bytes off
+	@$(BIN)/python benchmarks/agreement.py
 
 renew: $(VENV)/.dev ## write outputs in the documentation and golden files anew; look at the difference before you commit it
 	@$(BIN)/python scripts/cli_reference.py --write

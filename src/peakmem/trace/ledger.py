@@ -8,7 +8,7 @@ from typing import Any
 from peakmem.ledger import KINDS, ChartRow, Detail, KindPeak, Ledger, Line, Parameters, Peak
 
 from .classify import classify
-from .lines import KIND_OF, WHY, Lines, lines_of_scratch
+from .lines import KIND_OF, WHY, Lines, kind_of, lines_of_scratch
 from .outside import Outside
 from .scratch import Taken, not_counted
 from .summary import first_of_step, levels_of, phase_bytes, rounded
@@ -82,10 +82,10 @@ class _Walk:
         size = rounded(block.bytes)
         if change > 0:
             self.live[block] = at
-            self.sizes[KIND_OF[block.kind]] += size
+            self.sizes[kind_of(block)] += size
         else:
             self.live.pop(block, None)
-            self.sizes[KIND_OF[block.kind]] -= size
+            self.sizes[kind_of(block)] -= size
 
     def detail(self, others: Iterable[Line] = ()) -> Detail:
         """Return peak, largest moment of each kind, chart and lines; `others`: lines of what no tensor owns."""
@@ -100,10 +100,12 @@ class _Walk:
         rows = [ChartRow("start", total, total, at_start, at_start)]
         row_top, row_kinds = total, at_start
         lines = Lines(self.live)
-        for i in range(self.start, self.end):
+        for i in range(self.start, self.end + 1):
             for moment in ends.get(i, ()):
                 rows.append(ChartRow(moment, total, row_top, self._held_as_activations(moment), row_kinds))
                 row_top, row_kinds = total, dict(self.sizes)
+            if i == self.end:  # where zeroing gradients makes and frees nothing, the step ends with the last event
+                break
             block, change = events[i]
             self._apply(block, change, i)
             lines.saw(block, change, self._moment(i, block))
@@ -111,7 +113,7 @@ class _Walk:
                 total -= rounded(block.bytes)
                 continue
             total += rounded(change)
-            kind = KIND_OF[block.kind]
+            kind = kind_of(block)
             if self.sizes[kind] > largest[kind][0]:
                 largest[kind] = self.sizes[kind], i
             if total > row_top:
@@ -136,7 +138,7 @@ class _Walk:
     def _held_as_activations(self, moment: str) -> dict[str, int]:
         kinds = dict(self.sizes)
         if moment == "F3":
-            held = sum(rounded(block.bytes) for block in self.live if block.kind == "held")
+            held = sum(rounded(block.bytes) for block in self.live if block.kind == "held" and not block.saved)
             kinds["activations"] += held
             kinds["temporary"] -= held
         return kinds

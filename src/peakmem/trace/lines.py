@@ -40,6 +40,13 @@ WHY = {
 }
 
 
+def kind_of(block: Block) -> str:
+    """Return the ledger's kind of a block."""
+    if block.kind == "held" and block.saved:
+        return "activations"  # a checkpointed layer's input: nodes of its second run save it
+    return KIND_OF[block.kind]
+
+
 class Lines:
     """Blocks of one step gathered into lines: alike but for the number of their layer."""
 
@@ -53,10 +60,10 @@ class Lines:
     @staticmethod
     def _key(block: Block) -> tuple[str, str, int, str]:
         if block.name:
-            return alike(block.name), KIND_OF[block.kind], rounded(block.bytes), block.kind
+            return alike(block.name), kind_of(block), rounded(block.bytes), block.kind
         module = alike(block.module)
         what = block.op.removeprefix("aten::").split(".")[0] or block.kind
-        return f"{module}/{what}" if module else what, KIND_OF[block.kind], rounded(block.bytes), block.kind
+        return f"{module}/{what}" if module else what, kind_of(block), rounded(block.bytes), block.kind
 
     def _born(self, block: Block, moment: str) -> None:
         key = self._key(block)

@@ -1,6 +1,6 @@
 """Optimizers over fp32 master weights that update in one fused pass, as Apex's and DeepSpeed's FusedAdam do.
 
-A stand-in with the same bytes: the update is one kernel that makes no tensor, so only what it keeps is made: see `settings.STATES`.
+A stand-in with the same bytes: the update is one kernel that makes no tensor, so only what it keeps is made.
 """
 
 from __future__ import annotations

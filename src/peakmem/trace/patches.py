@@ -14,6 +14,7 @@ import torch._meta_registrations as meta
 import torch.cuda.amp.common as cuda_amp
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
+from torch.nn.utils import clip_grad
 from torch.optim.optimizer import _foreach_supported_types
 
 from peakmem.tables.kernels import GPU
@@ -66,11 +67,18 @@ def gpu_answers(gpu: GPU | None, attention: str = "") -> Iterator[AttentionOnGPU
         if FakeTensor not in _foreach_supported_types:
             _foreach_supported_types.append(FakeTensor)
             stack.callback(_foreach_supported_types.remove, FakeTensor)
+        patch(clip_grad, "_has_foreach_support", _has_foreach_support)
         transformers = sys.modules.get("transformers.utils.import_utils")
         if transformers is not None:
             # is_tracing() is true of fake tensors, and then masks are built that a real run skips.
             patch(transformers, "is_fake_tensor", lambda tensor: False)
         yield sdpa
+
+
+def _has_foreach_support(tensors: Any, device: torch.device) -> bool:
+    """Return whether clipping takes the foreach path, as torch.utils._foreach_utils does but for fake tensors, too."""
+    known = (torch.Tensor, FakeTensor)
+    return device.type in ("cuda", "cpu") and all(tensor is None or type(tensor) in known for tensor in tensors)
 
 
 def _register_cuda_kernels() -> None:

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.utils._python_dispatch import _disable_current_modes
 
 
@@ -100,6 +101,9 @@ def ranks(count: int) -> Iterator[DeviceMesh]:
         for name in _MESH_METHODS:
             if hasattr(DeviceMesh, name):
                 patch(DeviceMesh, name, _outside_modes(getattr(DeviceMesh, name)))
+        # DTensor learns an operation's shapes once by running it on whole tensors, which are nobody's memory.
+        learn = "_propagate_tensor_meta_non_cached"
+        patch(ShardingPropagator, learn, _outside_modes(getattr(ShardingPropagator, learn)))
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=count)
         stack.callback(dist.destroy_process_group)
         yield init_device_mesh("cuda", (count,))

@@ -74,8 +74,30 @@ def embedding(grad: Any, indices: Any, vocabulary: int, *rest: Any) -> Pieces:
     return (("sums of equal tokens", 4 * width * (rows // 10 + min(rows, vocabulary))),)
 
 
+def products(*operands: Any, **options: Any) -> Pieces:
+    """An operand with gaps, as the gradient that sum() hands on, is copied."""
+    apart = (x for x in operands if isinstance(x, torch.Tensor) and x.dim() == 2 and not _packed(x))
+    return tuple(("gradient made dense", x.numel() * x.element_size()) for x in apart)
+
+
+def _packed(x: torch.Tensor) -> bool:
+    rows, columns = x.shape
+    first, second = x.stride()
+    return (second == 1 and first >= max(1, columns)) or (first == 1 and second >= max(1, rows))
+
+
+def norms(tensors: Any, *rest: Any) -> Pieces:
+    """Partial sums: one number for each 65,536 elements of the largest tensor, for every tensor."""
+    pieces = max((-(-t.numel() // 65536) for t in tensors), default=0)
+    return (("norms of pieces of gradients", 4 * len(tensors) * pieces),)
+
+
 _CUDNN = "cudnn-frontend, node/scaled_dot_product_flash_attention.h"
+_BLAS = Rule(products, "aten/src/ATen/native/cuda/Blas.cpp, prepare_matrix_for_cublas")
 KNOWN: dict[Any, Rule] = {
+    _aten.mm.default: _BLAS,
+    _aten.addmm.default: _BLAS,
+    _aten._foreach_norm.Scalar: Rule(norms, "aten/src/ATen/native/cuda/ForeachReduceOp.cu, kChunkSize"),
     _aten._scaled_dot_product_flash_attention_backward.default: Rule(flash, "flash_attn/flash_api.cpp, mha_bwd"),
     _aten._scaled_dot_product_efficient_attention_backward.default: Rule(
         efficient, "mem_eff_attention/kernel_backward.h, workspace_size"
@@ -99,7 +121,6 @@ UNKNOWN: dict[Any, str] = {
     _aten.topk.default: "counters for each row",
     _aten.index_put_.default: _SORTED,
     _aten._index_put_impl_.default: _SORTED,
-    _aten._foreach_norm.Scalar: "partial sums of each 65,536 elements",
     _aten._unique2.default: _SORTED,
     _aten._cudnn_rnn.default: "cuDNN chooses its workspace when it runs",
     _aten._cudnn_rnn_backward.default: "cuDNN chooses its workspace when it runs",

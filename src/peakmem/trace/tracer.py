@@ -158,7 +158,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         block = Block(size, func.name(), self.module(), self._phase, tensor)
         if func is _to_copy and self._forward:
             source = self.block_of(args[0])
-            block.cast_of = source if source is not None and source.kind == "parameter" else None
+            narrower = source is not None and source.dtype.itemsize > tensor.dtype.itemsize
+            block.cast_of = source if narrower and source is not None and source.kind == "parameter" else None
         self._born(storage, key, block)
 
     def _take_over(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
