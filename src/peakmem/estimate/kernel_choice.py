@@ -28,10 +28,13 @@ def device_of(name: str) -> GPU:
 
 
 def kernels_of(model: Model, setup: Setup, narrow: bool) -> tuple[tuple[str, str], ...]:
-    """The kernel of each kind of attention; where scores get a trained bias, that between two sequences has none."""
-    masked = "masked" in model.switches
-    full = kernel_of(model, setup, masked, "position_bias" in model.switches)
-    return ("full", full), ("sliding", kernel_of(model, setup, narrow)), ("cross", kernel_of(model, setup, masked))
+    """The kernel of each kind of attention.
+
+    Where scores get a trained bias, that between two sequences is zero, and wants a gradient under checkpointing only.
+    """
+    masked, biased = "masked" in model.switches, "position_bias" in model.switches
+    cross = kernel_of(model, setup, masked, biased and setup.checkpoint != "none")
+    return ("full", kernel_of(model, setup, masked, biased)), ("sliding", kernel_of(model, setup, narrow)), ("cross", cross)
 
 
 def kernel_of(model: Model, setup: Setup, masked: bool, trained: bool = False) -> str:

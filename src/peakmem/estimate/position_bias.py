@@ -6,7 +6,7 @@ gradient. Shapes are (1, heads, queries, keys).
 
 from __future__ import annotations
 
-from peakmem.estimate.attention import efficient, keys_as, math, matmul
+from peakmem.estimate.attention import cudnn, efficient, keys_as, math, matmul
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, autocast, dropout, scale, softmax
 from peakmem.estimate.positions import made
@@ -71,18 +71,24 @@ def attend_biased(m: Structure, q: Tensor, k: Tensor, v: Tensor, bias: Tensor, m
     kernel, drop = m.kernel(kind), m.drops("attention")
     if kernel == "eager":
         return eager(q, k, v, bias, mask, drop)
-    given = q, k, v, bias_as_mask(bias, causal)
-    q, k, v = autocast(q), autocast(k), autocast(v)
-    numbers = autocast(given[3])
-    if kernel == "math":
-        out = math(q, k, v, numbers, False, drop)
-    else:
-        uneven = m.has({"s": "uneven_sequence", "t": "uneven_target"}[numbers.dims[3][0].rstrip("'")])
-        out = efficient(q, k, v, aligned(m, numbers), uneven)
+    numbers = bias_as_mask(bias, causal)
+    out = fused(m, kernel, q, k, v, numbers, drop)
     b, a, s, d = out.dims
     out = contiguous(swap(out, (b, s, a, d)), "attention output, heads merged")
-    del given
+    del numbers
     return out, None
+
+
+def fused(m: Structure, kernel: str, q: Tensor, k: Tensor, v: Tensor, numbers: Tensor, drop: bool) -> Tensor:
+    """scaled_dot_product_attention with numbers for a mask, of which autocast makes a copy too."""
+    q, k, v = autocast(q), autocast(k), autocast(v)
+    numbers = autocast(numbers)
+    if kernel == "math":
+        return math(q, k, v, numbers, False, drop)
+    if kernel == "cudnn":
+        return cudnn(q, k, v, numbers)
+    uneven = m.has({"s": "uneven_sequence", "t": "uneven_target"}[numbers.dims[3][0].rstrip("'")])
+    return efficient(q, k, v, aligned(m, numbers), uneven)
 
 
 def bias_as_mask(bias: Tensor, causal: bool) -> Tensor:
