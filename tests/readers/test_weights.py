@@ -217,3 +217,23 @@ def test_any_bytes_are_refused_or_counted(raw: bytes, cut: int, tmp_path: Path) 
     path.write_bytes(raw[:cut] if cut < 300 else raw)
     refused_or_counted(read_safetensors, path)
     refused_or_counted(read_gguf, path)
+
+
+def test_a_hub_name_fetches_its_configuration_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    asked: list[tuple[str, str, str | None]] = []
+    (tmp_path / "config.json").write_text((CONFIGS / "llama-3.2-1b.json").read_text())
+
+    def download(name: str, file: str, revision: str | None = None) -> str:
+        asked.append((name, file, revision))
+        if file != "config.json":
+            raise hub.errors.EntryNotFoundError("none")
+        return str(tmp_path / file)
+
+    monkeypatch.setattr(hub, "hf_hub_download", download)
+    model = Model.read("hf://owner/name@main")
+    assert model.layers == 16 and model.name == "owner/name@main"
+    assert asked == [("owner/name", "config.json", "main"), ("owner/name", "hf_quant_config.json", "main")]
+    monkeypatch.setattr(hub, "hf_hub_download", lambda *a, **k: (_ for _ in ()).throw(OSError("no network\nat all")))
+    with pytest.raises(Unreadable, match="cannot be fetched: no network$"):
+        Model.read("hf://owner/name")
