@@ -41,7 +41,7 @@ class Setup:
     attention: str = setting("auto", "attention kernel; auto: what PyTorch picks",
                              choices=("auto", "flash", "efficient", "cudnn", "math", "eager", "flash-package"))
     implementation: str = setting("transformers", "whose code of the model runs",
-                                  choices=("transformers", "paper", "torchtitan", "fused", "litgpt", "torchtune"))
+                                  choices=("transformers", "paper", "torchtitan", "fused", "litgpt"))
     checkpoint: str = setting("none", "activation checkpointing: none, full (each layer keeps its input), "
                               "selective (keeps the outputs of --checkpoint-save)",
                               choices=("none", "full", "selective"))
@@ -67,8 +67,8 @@ class Setup:
     outputs: str = setting("dropped", "what the caller still holds of a step while the next runs its forward: its "
                            "logits, and keys and values", choices=("dropped", "logits", "logits+cache"), group="loss")
     stack: str = setting("current", "older code of the stack, by what it holds: tables/stacks.py", group="loss",
-                         choices=("current", "bitsandbytes-0.41", "transformers-4.48", "transformers-4.46", "transformers-4.45",
-                                  "transformers-4.42"))
+                         choices=("current", "bitsandbytes-0.41", "transformers-4.48", "transformers-4.46",
+                                  "transformers-4.45", "transformers-4.42"))
     loss_chunks: int = setting(8, "pieces of the chunked loss", group="loss", least=1, most=4096)
 
     checkpoint_save: tuple[str, ...] = setting(("attention",), "operations whose outputs selective "

@@ -18,7 +18,7 @@ from peakmem.estimate.layout import dims, flat
 from peakmem.estimate.ops import activation, add, cast, mean_last, mul, rsqrt, scale, shift, softmax, tanh
 from peakmem.estimate.outputs import hand_out, returned
 from peakmem.estimate.positions import made, part_and_rest, rotary_size, rotate
-from peakmem.estimate.shapes import cat, expand, regroup, reshape, split, swap, view
+from peakmem.estimate.shapes import cat, expand, regroup, rename, reshape, split, swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
 from peakmem.estimate.weights import embed, weight
@@ -159,15 +159,7 @@ def heads(m: Structure, x: Tensor) -> Tensor:
     """reshape(B, -1, T, hs): a copy where groups and their queries are not neighbours in memory."""
     if x.dims[2]:
         return regroup(reshape(x, "b (k a/k) s d"), "b a s d")
-    x = reshape(x, "b k s d")
-    return regroup_ones(x)
-
-
-def regroup_ones(x: Tensor) -> Tensor:
-    """One query a group: the groups are the heads."""
-    from peakmem.estimate.shapes import rename
-
-    return rename(x, dims("b a s d"))
+    return rename(reshape(x, "b k s d"), dims("b a s d"))  # one query a group: the groups are the heads
 
 
 def roped(m: Structure, x: Tensor) -> Tensor:
@@ -184,9 +176,10 @@ def kernel(m: Structure, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """scaled_dot_product_attention; with capped scores the composite that LitGPT writes out."""
     if m.has("attention_softcap"):
         return capped(q, k, v)
-    run = {"efficient": efficient, "flash": flash}.get(m.kernel("full"))
-    if run is not None:
-        return merged(run(q, k, v))
+    if m.kernel("full") == "flash":
+        return merged(flash(q, k, v))
+    if m.kernel("full") == "efficient":
+        return merged(efficient(q, k, v))
     return merged(math(q, k, v, None, False, False))
 
 

@@ -94,6 +94,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         sync_each_batch=setup.sync_each_batch,
         offload=setup.offload,
         outputs=setup.outputs,
+        early_stop="whole_recompute" not in switches,
         run=setup.run,
     )
     structure = applied(with_cache(with_stored(structure, model, setup), setup), setup, recipe)

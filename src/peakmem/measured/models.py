@@ -31,6 +31,10 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
 """config.json of networks without a preset: microsoft/phi-1_5, stabilityai/stablelm-base-alpha-3b (LitGPT rounds its
 vocabulary up to 50,688), ibm/PowerLM-3b."""
 
+GROUPS: Mapping[str, int] = {"llama-2-70b": -1}
+"""Weights that share a scale in the published GPTQ file of a model, where they are not 128: -1 is a whole column
+(TheBloke/Llama-2-70B-GPTQ, branch main)."""
+
 UNKNOWN: Mapping[str, str] = {
     "BERT-large (seq-cls)": "the class with a classifier on BERT's pooler is not built; BERT is here with its language "
                             "model head",
@@ -51,6 +55,8 @@ def model_of(row: Row) -> Model:
         model = from_config(word) if word in CONFIGS and word not in presets() else find_model(word)
     except PeakmemError as error:
         raise NotExpressed(f"unknown model {printable(name, 60)}: {error}") from None
+    if word in GROUPS and "gptq" in f"{row['param_dtype']} {row['lora']}".lower():
+        model = replace(model, stored=("gptq", 4, GROUPS[word], ()))
     for column, size in SIZES.items():
         said, ours = row.count(column), getattr(model, size)
         if column == "ffn" and model.experts:

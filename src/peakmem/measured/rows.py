@@ -11,8 +11,8 @@ from peakmem.errors import Unreadable, printable
 from peakmem.immutable import immutable
 
 OWN = Path(__file__).with_name("runs.csv")
-COLUMNS = ("id source kind model params layers hidden heads kv_heads ffn vocab tied framework seq micro_batch grad_accum "
-           "param_dtype compute_dtype optimizer recompute attention compile sharding n_gpus gpu lora fused_ce offload "
+COLUMNS = ("id source kind model params layers hidden heads kv_heads ffn vocab tied framework seq micro_batch "
+           "grad_accum param_dtype compute_dtype optimizer recompute attention compile sharding n_gpus gpu lora fused_ce offload "
            "metric value unit notes complete trust").split()
 MOST_BYTES, MOST_ROWS, MOST_CELL = 4 * 2**20, 5_000, 4_000
 
@@ -75,8 +75,8 @@ def rows_of(text: str, where: str) -> Iterator[Row]:
         header = next(lines, [])
         missing = [name for name in COLUMNS if name not in header]
         if missing:
-            raise Unreadable(f"{where}: no column {', '.join(missing[:8])}{', …' if len(missing) > 8 else ''}; the first "
-                             "line names the columns, as in peakmem's own measured/runs.csv")
+            raise Unreadable(f"{where}: no column {', '.join(missing[:8])}{', …' if len(missing) > 8 else ''}; the "
+                             "first line names the columns, as in peakmem's own measured/runs.csv")
         places = [header.index(name) for name in COLUMNS]
         for number, cells in enumerate(lines, 1):
             if not cells:

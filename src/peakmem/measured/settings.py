@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from peakmem.errors import PeakmemError, printable
 from peakmem.measured.programs import program_of
 from peakmem.measured.rows import NotExpressed, Row
 from peakmem.measured.units import reading_of
-from peakmem.setup import FIELDS
 from peakmem.tables.gpus import find_gpu
 
 Settings = dict[str, Any]
@@ -100,12 +99,12 @@ def quantised(row: Row) -> Settings:
     found = next((ours for one, two, ours in STORED if one in text and two in text), "")
     if not found:
         raise NotExpressed(f"a quantised base ({printable(row['param_dtype'], 40)}) that --weights does not have")
-    compute = row["compute_dtype"].lower().removesuffix("-true") or "bf16"
+    compute = re.split(r"[/ -]", row["compute_dtype"].lower())[0] or "bf16"
     if compute not in ("bf16", "fp16", "fp32"):
         raise NotExpressed(f"what a {found} base computes in: {printable(row['compute_dtype'], 40)}")
     if "LitGPT" in row["framework"] and "torch" not in row["framework"]:
-        raise NotExpressed("LitGPT on a 4-bit base, without the release: bitsandbytes up to 0.41 keeps the input of every "
-                           "4-bit layer, later ones do not")
+        raise NotExpressed("LitGPT on a 4-bit base, without the release: bitsandbytes up to 0.41 keeps the input of "
+                           "every 4-bit layer, later ones do not")
     old = {"stack": "bitsandbytes-0.41"} if program_of(row).settings.get("implementation") == "litgpt" else {}
     return {**old, "weights": found, "precision": compute,
             "kbit_prepare": "prepare_model_for_kbit_training is applied" in row["notes"]}
@@ -201,5 +200,3 @@ def named(row: Row, column: str, table: Mapping[str, Settings]) -> Settings:
     return table[row[column]]
 
 
-Column = Callable[[Row], Settings]
-__all__ = ["FIELDS", "settings_of"]

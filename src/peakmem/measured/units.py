@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import isfinite
 
 from peakmem.errors import printable
+from peakmem.measured.programs import program_of
 from peakmem.measured.rows import NotExpressed, Row
 
 UNITS: Mapping[str, int] = {
@@ -43,7 +44,7 @@ def bytes_of(row: Row) -> int:
 
 def reading_of(row: Row) -> str:
     """Which of our numbers the figure is to be compared with. Errors: NotExpressed."""
-    found = READINGS.get(row["metric"])
+    found = program_of(row).reading or READINGS.get(row["metric"])
     if found is None:
         raise NotExpressed(f"the counter is none of ours: {printable(row['metric'] or 'none', 60)}")
     if "static, after" in row["kind"] and found in ("allocated", "reserved", "device"):

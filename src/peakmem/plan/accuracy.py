@@ -15,7 +15,7 @@ from peakmem.ledger import Ledger
 from peakmem.measured.models import model_of
 from peakmem.measured.rows import NotExpressed, Row, read_rows
 from peakmem.measured.settings import settings_of
-from peakmem.measured.units import bytes_of, reading_of
+from peakmem.measured.units import READINGS, bytes_of, reading_of
 from peakmem.setup import Setup
 from peakmem.tables.device import HANDLES
 
@@ -47,8 +47,8 @@ def compare(row: Row) -> Compared:
     published, reading = bytes_of(row), reading_of(row)
     settings, model = settings_of(row), model_of(row)
     if model.experts and settings.get("weights"):
-        raise NotExpressed("packed experts: up to transformers 4.x every expert has linear layers of its own, which are "
-                           "packed; the code mirrored here stacks them, and packs none")
+        raise NotExpressed("packed experts: up to transformers 4.x every expert has linear layers of its own, which "
+                           "are packed; the code mirrored here stacks them, and packs none")
     ledger = estimate(model, Setup.of(**settings), allocator=reading in ("allocated", "active", "reserved", "device"))
     ours = OURS[reading](ledger, settings)
     nearest = min(max(published, ours[0]), ours[1])  # a range holds what lies inside it
@@ -58,10 +58,7 @@ def compare(row: Row) -> Compared:
 
 def counts(row: Row) -> bool:
     """Whether the thresholds are about it: one GPU, training, allocated or active, everything known."""
-    try:
-        allocated = reading_of(row) in ALLOCATED
-    except NotExpressed:
-        return False
+    allocated = READINGS.get(row["metric"]) in ALLOCATED
     return (allocated and row["complete"] == "1" and row["kind"].startswith("train")
             and row["n_gpus"] in ("", "1") and row["sharding"] in ("", "none"))
 
@@ -77,14 +74,28 @@ def total(name: str) -> Callable[[Ledger, dict[str, Any]], tuple[int, int]]:
 
 
 def at_the_end(ledger: Ledger, settings: dict[str, Any]) -> tuple[int, int]:
-    """After the last step: what the step leaves, and the cuBLAS workspaces."""
-    held = ledger.phases["step_end"] + HANDLES * workspace_of(settings["gpu"])[0]
+    """After the last step: what the step leaves; after the last token: weights and cache. And cuBLAS's workspaces."""
+    workspace = workspace_of(settings["gpu"])[0]
+    if settings["run"] == "inference":
+        held = ledger.kinds["weights"].largest + cache_at_the_end(ledger) + workspace
+    else:
+        held = ledger.phases["step_end"] + HANDLES * workspace
     return held, held
+
+
+def cache_at_the_end(ledger: Ledger) -> int:
+    """Keys and values after the last token."""
+    return sum(line.bytes * line.count for line in ledger.lines if line.kind == "kv_cache" and not line.freed)
 
 
 def after_load(ledger: Ledger, settings: dict[str, Any]) -> tuple[int, int]:
     """Before the first step."""
     held = ledger.phases["step_start"]
+    return held, held
+
+
+def at_the_end_cache(ledger: Ledger, settings: dict[str, Any]) -> tuple[int, int]:
+    held = cache_at_the_end(ledger)
     return held, held
 
 
@@ -98,7 +109,7 @@ def kind(name: str) -> Callable[[Ledger, dict[str, Any]], tuple[int, int]]:
 OURS: dict[str, Callable[[Ledger, dict[str, Any]], tuple[int, int]]] = {
     "allocated": total("allocated"), "active": total("allocated"), "reserved": total("reserved"),
     "device": total("device"), "allocated at the end": at_the_end, "allocated after load": after_load,
-    "weights": kind("weights"), "KV cache": kind("kv_cache"),
+    "weights": kind("weights"), "KV cache": at_the_end_cache,
 }
 
 

@@ -5,6 +5,7 @@ its name.
 
 shifted_logits     the loss copies the logits without their last position, contiguous, in fp32
 float_logits       the head's result is made fp32 at once, and that is what the model returns
+whole_recompute    use_reentrant: a layer that is run again runs to its end (the default of transformers 4)
 packed_inputs_kept bitsandbytes' 4-bit layers keep their input
 heads_copied       OPT copies queries, keys and values head by head; eager scores are kept before the floor
 float_rotary       GPT-NeoX turns queries and keys in fp32; its layers have a mask and rotary tables of their own
@@ -28,7 +29,7 @@ class Stack:
     source: str
 
 
-_SHIFT = frozenset({"shifted_logits"})
+_SHIFT = frozenset({"shifted_logits", "whole_recompute"})
 _OPT = _SHIFT | {"heads_copied"}
 _FLOAT = _OPT | {"float_logits"}
 

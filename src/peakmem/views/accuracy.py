@@ -24,8 +24,8 @@ def page(found: Accuracy, width: int = 80) -> list[Line]:
     lines += [errors(summary) for summary in found.summaries]
     if found.compared:
         lines += heading("Rows, in GB (10⁹ bytes); * counts for what is demanded")
-        lines.append([(f"  {'':<8}{'model':<25}{'reading':<22}{'published':>10}{'ours':>9}{'error':>10}"[:width], "dim")])
-        lines += [row_line(row, width) for row in found.compared]
+        lines.append([(f"  {'':<6}{'model':<23}{'reading':<21}{'published':>9}{'ours':>9}{'error':>9}", "dim")])
+        lines += [row_line(row) for row in found.compared]
     if found.refused:
         lines += heading(f"Not expressed: {len(found.refused)} rows")
         for reason, names in by_reason(found).items():
@@ -40,11 +40,11 @@ def errors(summary: Summary) -> Line:
             (f"{min(summary.lowest, 0):>+10.2f}" if summary.under else f"{'–':>10}", "")]
 
 
-def row_line(row: Compared, width: int) -> Line:
+def row_line(row: Compared) -> Line:
     """One row."""
-    return [(f"{'*' if row.counted else ' '} {clean(row.name, 7):<8}{clean(row.model, 24):<25}{row.reading:<22}", ""),
-            (f"{row.published / GB:>10.3f}{row.estimated / GB:>9.3f}", ""),
-            (f"{row.error:>+9.2f}%", "" if abs(row.error) <= 5 else "bad")]
+    return [(f"{'*' if row.counted else ' '} {clean(row.name, 5):<6}{clean(row.model, 22):<23}{row.reading:<21}", ""),
+            (f"{row.published / GB:>9.3f}{row.estimated / GB:>9.3f}", ""),
+            (f"{row.error:>+8.2f}%", "" if abs(row.error) <= 5 else "bad")]
 
 
 def by_reason(found: Accuracy) -> dict[str, list[str]]:
