@@ -27,7 +27,7 @@ from peakmem.estimate.layout import (
     is_one,
     viewable,
 )
-from peakmem.estimate.node import Edge, Node
+from peakmem.estimate.node import Edge, Node, kept
 from peakmem.estimate.scratch import dense_for_product
 from peakmem.estimate.tape import Begin, Block, End, Parameter, Place, Tape, Tensor
 
@@ -238,7 +238,7 @@ def run_node(tape: Tape, node: Node) -> None:
     if node.incoming is not None and grads[0] is not None:
         grads[0] = reshaped(tape, grads[0], node.incoming)
     if node.held is not None:
-        node.held += grads
+        node.held += [kept(node.held[0], g) for g in grads]
     results = compute(tape, node, grads)
     for i, edge in enumerate(node.edges):
         if results[i] is not None:

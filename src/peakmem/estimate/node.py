@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from peakmem.estimate.layout import Dims, Memory
+from peakmem.estimate.layout import Dims, Memory, squeezed
 from peakmem.estimate.tape import Key, Parameter, Tensor, current
 
 
@@ -138,3 +138,14 @@ class Node:
             if slot >= len(self.buffer):
                 self.buffer.extend([None] * (slot + 1 - len(self.buffer)))
         return x
+
+
+def kept(leaf: Tensor | None, g: Tensor | None) -> Tensor | None:
+    """AccumulateGrad of a leaf: a gradient that does not lie in memory as the leaf does is copied."""
+    tape = current()
+    if leaf is None or g is None:
+        return g
+    lies, wanted = ([letter.rstrip("'") for letter in squeezed(x.memory, tape.ones)] for x in (g, leaf))
+    if lies == wanted:
+        return g
+    return tape.new(g.dims, g.dtype, leaf.memory, g.name)
