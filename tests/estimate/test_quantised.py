@@ -148,3 +148,20 @@ def test_a_file_that_packs_some_layers_only_is_refused() -> None:
     everywhere = [f"model.layers.{i}.self_attn" for i in range(3)]
     config["quantization_config"]["modules_to_not_convert"] = everywhere
     assert bytes_of(from_config(config))[0] < bytes_of(from_config(LLAMA), weights="awq")[0]
+
+
+def test_an_8_bit_product_keeps_its_input_and_dequantises_in_backward() -> None:
+    """What bitsandbytes' MatMul8bitLt does with real tensors, recorded: the matrix, its scales, the product."""
+    structure, numbers = structure_of(from_config(LLAMA), Setup.of(
+        weights="int8", lora_rank=4, precision="bf16", sequence=32, checkpoint="full"), unfold=True)
+    tape = interpret(structure)
+    part = "model.layers.*.mlp.up_proj.base_layer"
+    made = [(record.name.rpartition("/")[2], size(record.key, numbers)) for record in tape.records
+            if record.name.startswith(f"{part}/") and "packed" not in record.name]
+    backward = [row for row in made if row[0] in ("dequantised weight", "row scales over 127", "input gradient")]
+    assert backward[:3] == [("dequantised weight", 2 * 64 * 192), ("row scales over 127", 4 * 192),
+                            ("input gradient", 2 * 32 * 64)]
+    given = dict(lora_rank=4, precision="bf16", sequence=512, checkpoint="full")
+    ledgers = [estimate(from_config(LLAMA), weights=word, **given) for word in ("int8", "nf4")]
+    kept = [ledger.phases["after_forward"] - ledger.phases["step_start"] for ledger in ledgers]
+    assert kept[0] > kept[1]

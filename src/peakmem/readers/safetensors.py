@@ -49,6 +49,17 @@ def shards_of(folder: Path) -> list[Path]:
     return [inside(folder, name, printable(str(folder))) for name in found]
 
 
+def claimed_bytes(folder: str | Path) -> int | None:
+    """What the index says that all tensors take, if it says something."""
+    index = Path(folder) / INDEX
+    if not index.is_file() or index.stat().st_size > MOST_BYTES:
+        return None
+    found = read_json(index)
+    total = found["metadata"].get("total_size") if isinstance(found, dict) and isinstance(
+        found.get("metadata"), dict) else None
+    return total if is_whole(total) else None
+
+
 def shard_names(index: Any, name: str) -> list[str]:
     """The different files in a weight_map."""
     mapping = index.get("weight_map") if isinstance(index, dict) else None

@@ -9,7 +9,7 @@ from peakmem.errors import PeakmemError, Unreadable, printable
 from peakmem.immutable import replace
 from peakmem.model import Model
 from peakmem.readers.gguf import read_gguf
-from peakmem.readers.safetensors import INDEX, read_safetensors
+from peakmem.readers.safetensors import INDEX, claimed_bytes, read_safetensors
 from peakmem.readers.tensors import Found
 
 
@@ -40,7 +40,9 @@ def model_beside(path: str | Path) -> Model:
         raise Unreadable(text) from None
     if found is None:
         return model
-    return replace(model, notes=(*model.notes, f"the file's weights: {found.words()}"))
+    claimed = claimed_bytes(folder) if is_folder else None
+    other = f"; its index says {printable(claimed, 24)} bytes" if claimed not in (None, found.bytes) else ""
+    return replace(model, notes=(*model.notes, f"the file's weights: {found.words()}{other}"))
 
 
 def has_weights(folder: str) -> bool:
