@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from peakmem.errors import UnknownName
+from peakmem.errors import Impossible, UnknownName
 
 CODE = {
     ("llama", "transformers"): "llama",
@@ -63,6 +63,9 @@ CODE = {
 def code_of(architecture: str, implementation: str = "transformers") -> ModuleType:
     """The module that holds an architecture's parameters and forward code."""
     name = CODE.get((architecture, implementation))
+    known = sorted(i for a, i in CODE if a == architecture)
+    if name is None and known:
+        raise Impossible(f"--implementation {implementation}: {architecture} is known in {', '.join(known)}; give that")
     if name is None:
         raise UnknownName("architecture", architecture, {a for a, _ in CODE})
     return import_module(f"peakmem.architectures.{name}")

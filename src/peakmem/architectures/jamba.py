@@ -45,7 +45,7 @@ def block_rows(m: Structure, kind: str) -> Iterator[Row]:
 def states(m: Structure, kind: str) -> Iterator[tuple[str, str, str]]:
     """What a layer remembers: name, shape, dtype."""
     if kind.startswith("full"):
-        yield "cached keys", "b k s d", ""
-        yield "cached values", "b k s d", ""
+        yield "cached keys", f"b k {'t2' if m.decodes else 's'} d", ""
+        yield "cached values", f"b k {'t2' if m.decodes else 's'} d", ""
     else:
         yield from mamba.states(m, kind)

@@ -73,8 +73,8 @@ def plain_rows(m: Structure) -> Iterator[Row]:
 def states(m: Structure, kind: str) -> Iterator[tuple[str, str, str]]:
     """What a layer remembers: name, shape, dtype."""
     if kind == "full":
-        yield "cached keys", "b k s d", ""
-        yield "cached values", "b k s d", ""
+        yield "cached keys", f"b k {'t2' if m.decodes else 's'} d", ""
+        yield "cached values", f"b k {'t2' if m.decodes else 's'} d", ""
     elif kind == "mamba":
         yield "last tokens before the convolution", "b am*em+2*Gm*o q", ""
         yield "state", "b am em o", "fp32"

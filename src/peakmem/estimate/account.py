@@ -30,7 +30,7 @@ def detail_of(tape: Tape, numbers: Mapping[str, Any], layers: int, source: str) 
     lines = lines_of(walk, layers, source)
     found = {kind: kind_peak(walk, i, kind, layers, lines, source)
              for i, kind in enumerate(KINDS) if walk.kind_peaks[i].spot}
-    letters, figures = formula_at(walk, walk.peak.spot)
+    letters, figures = formula_of(walk, counts_until(walk, walk.peak.spot))
     moment = moment_name(walk, walk.peak.spot, layers)
     peak = Peak(walk.peak.bytes, moment, by_kind(walk.peak.by_kind), letters, figures)
     return Detail(peak, found, chart, lines, flops_of(tape, numbers))
@@ -205,10 +205,10 @@ def tally(counts: dict[int, Count], events: list[int], by: Count) -> None:
             count[letter] = count.get(letter, 0) + sign * times
 
 
-def formula_at(walk: Walk, spot: Spot | None, kind: int | None = None) -> tuple[str, str]:
+def formula_of(walk: Walk, counts: dict[int, Count], kind: int | None = None) -> tuple[str, str]:
     """The sum of what lives at an instant, in letters and in numbers, before rounding."""
     sums: dict[Key, Count] = {}
-    for storage, count in counts_until(walk, spot).items():
+    for storage, count in counts.items():
         if (kind is None or walk.kinds[storage] == kind) and not walk.tape.records[storage].scratch:
             total = sums.setdefault(walk.tape.records[storage].key, {})
             for letter, times in count.items():
@@ -218,8 +218,16 @@ def formula_at(walk: Walk, spot: Spot | None, kind: int | None = None) -> tuple[
 
 def kind_peak(walk: Walk, index: int, kind: str, layers: int, lines: tuple[Line, ...], source: str) -> KindPeak:
     top: Highest = walk.kind_peaks[index]
-    letters, figures = formula_at(walk, top.spot, index)
-    biggest = max((line for line in lines if line.kind == kind), key=lambda line: line.bytes * line.count)
+    counts = counts_until(walk, top.spot)
+    letters, figures = formula_of(walk, counts, index)
+    alive: dict[str, int] = {}
+    for storage, count in counts.items():
+        if walk.kinds[storage] == index:
+            name = walk.tape.records[storage].name
+            alive[name] = alive.get(name, 0) + walk.rounded[storage] * number_of(count, walk.numbers)
+    most = max(alive, key=lambda name: alive[name], default="")
+    biggest = max((line for line in lines if line.kind == kind),
+                  key=lambda line: (line.name == most, line.bytes * line.count))
     return KindPeak(top.bytes, moment_name(walk, top.spot, layers), letters, figures,
                     f"largest: {biggest.name}: {biggest.why}", source)
 

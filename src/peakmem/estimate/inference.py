@@ -78,7 +78,7 @@ def generation(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Ten
         before_the_last(tape, m, code, inputs)
     output = run(m, code, inputs)
     tape.single, tape.letters = "", {}
-    if not tape.cache and not tape.states:
+    if not m.decodes or not (tape.cache or tape.states):
         del output
         return
     ids = choose(tape, output)

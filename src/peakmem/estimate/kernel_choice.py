@@ -33,8 +33,9 @@ def kernels_of(model: Model, setup: Setup, narrow: bool) -> tuple[tuple[str, str
     Where scores get a trained bias, that between two sequences is zero, and wants a gradient under checkpointing only.
     """
     masked, biased = "masked" in model.switches, "position_bias" in model.switches
+    full = kernel_of(model, setup, masked, biased)
     cross = kernel_of(model, setup, masked, biased and setup.checkpoint != "none")
-    return ("full", kernel_of(model, setup, masked, biased)), ("sliding", kernel_of(model, setup, narrow)), ("cross", cross)
+    return ("full", full), ("sliding", kernel_of(model, setup, narrow)), ("cross", cross)
 
 
 def kernel_of(model: Model, setup: Setup, masked: bool, trained: bool = False) -> str:
@@ -72,8 +73,9 @@ def kernel_of(model: Model, setup: Setup, masked: bool, trained: bool = False) -
     wanted = setup.attention.removesuffix("-package")
     if wanted == "flash" and masked:
         wanted = "auto"  # a window is given as a mask, which flash does not take: PyTorch picks another for those
+    device = device_of(setup.gpu)
     try:
-        return chosen(call, device_of(setup.gpu), "" if wanted == "auto" else wanted)
+        return chosen(call, device, "" if wanted == "auto" else wanted)
     except ValueError as reason:
         raise Impossible(f"--attention {setup.attention}: {reason}; give auto, or another of flash, efficient, "
                          "cudnn, math, eager") from None

@@ -117,8 +117,8 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 def causal_lm_loss(logits: Tensor) -> Tensor:
     """transformers' ForCausalLMLoss: logits in fp32, labels padded and shifted by one."""
     tape = current()
-    logits = cast(logits, "fp32", "logits in fp32")
     with scope("loss"):
+        logits = cast(logits, "fp32", "logits in fp32")
         labels = tape.new(dims("b s+1"), "int64", None, "loss/padded labels")
         shifted = labels if "b" in tape.ones else tape.new(dims("b s"), "int64", None, "loss/shifted labels")
         return cross_entropy(view(logits, "(b s) V"), shifted)

@@ -96,6 +96,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         outputs=setup.outputs,
         early_stop="whole_recompute" not in switches,
         run=setup.run,
+        decodes=setup.run == "training" or setup.generate > 1,
     )
     structure = applied(with_cache(with_stored(structure, model, setup), setup), setup, recipe)
     check_parts(structure)

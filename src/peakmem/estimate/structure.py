@@ -91,6 +91,7 @@ class Structure:
     cache: str = "concatenated"
     cache_bits: int = 16
     chunked: bool = False  # the prompt runs in pieces
+    decodes: bool = True  # more than one token is generated: the first one comes from the prompt's forward
     stored: Stored = Stored()  # how linear weights lie in memory, where they are quantised
 
     def has(self, switch: str) -> bool:
