@@ -101,6 +101,8 @@ def test_counters_are_compared_with_their_like() -> None:
     assert reading_of(ROWS["FM05"]) == "allocated"
     assert reading_of(changed("FM05", metric="max_memory_reserved")) == "reserved"
     assert reading_of(changed("FM05", metric="nvidia-smi")) == "device"
+    with pytest.raises(NotExpressed, match="whole steps"):
+        compare(changed("FM05", metric="max_memory_reserved", kind="train (static, after load)"))
     assert reading_of(ROWS["FS01"]) == "allocated at the end"
     with pytest.raises(NotExpressed):
         reading_of(changed("FM05", metric="peak memory (kind not stated)"))

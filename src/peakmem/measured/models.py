@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,6 +58,9 @@ def model_of(row: Row) -> Model:
         raise NotExpressed(f"unknown model {printable(name, 60)}: {error}") from None
     if word in GROUPS and "gptq" in f"{row['param_dtype']} {row['lora']}".lower():
         model = replace(model, stored=("gptq", 4, GROUPS[word], ()))
+    classes = re.search(r"\b(\d{1,6})[- ]class(?:es)?\b", row["notes"])
+    if model.classes and classes:
+        model = replace(model, classes=int(classes[1]))
     for column, size in SIZES.items():
         said, ours = row.count(column), getattr(model, size)
         if column == "ffn" and model.experts:

@@ -43,7 +43,8 @@ PROGRAMS: tuple[Program, ...] = (
     Program(("LitGPT", "resource-tables"), {"implementation": "litgpt", "loss": "pieces"},
             source="litgpt finetune/lora.py; the longest sample is the first, no batch after it is as long"),
     Program(("torchtune",), reason="torchtune's own code of the model and of its loss is not built"),
-    Program(("torchvision",), reason="torchvision's ViT, with nn.MultiheadAttention, is not built"),
+    Program(("torchvision",), reason="torchvision's ViT, with nn.MultiheadAttention, is not built; and these scripts "
+            "call zero_grad between forward and backward, which keeps the old gradients alive during the forward"),
     Program(("timm",), reason="timm's ViT is not built, and the whole model was compiled"),
     Program(("transformers 4.51", "Qwen3"), reading="allocated at the end",
             source="QwenLM/Qwen3 speed_benchmark: every figure is weights and cache after the last token to within 50 "

@@ -11,9 +11,9 @@ from peakmem.errors import Unreadable, printable
 from peakmem.immutable import immutable
 
 OWN = Path(__file__).with_name("runs.csv")
-COLUMNS = ("id source kind model params layers hidden heads kv_heads ffn vocab tied framework seq micro_batch "
-           "grad_accum param_dtype compute_dtype optimizer recompute attention compile sharding n_gpus gpu lora fused_ce offload "
-           "metric value unit notes complete trust").split()
+COLUMNS = ("id source kind model params layers hidden heads kv_heads ffn vocab tied framework seq "
+           "micro_batch grad_accum param_dtype compute_dtype optimizer recompute attention compile sharding "
+           "n_gpus gpu lora fused_ce offload metric value unit notes complete trust").split()
 MOST_BYTES, MOST_ROWS, MOST_CELL = 4 * 2**20, 5_000, 4_000
 
 

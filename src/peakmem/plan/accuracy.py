@@ -45,6 +45,8 @@ def compare(row: Row) -> Compared:
     if row["complete"] != "1":
         raise NotExpressed("incomplete: its source leaves something open")
     published, reading = bytes_of(row), reading_of(row)
+    if reading not in OURS:
+        raise NotExpressed(f"{reading}: the allocator is simulated for whole steps only")
     settings, model = settings_of(row), model_of(row)
     if model.experts and settings.get("weights"):
         raise NotExpressed("packed experts: up to transformers 4.x every expert has linear layers of its own, which "
