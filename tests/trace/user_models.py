@@ -88,3 +88,84 @@ class Shared(nn.Module):
 def shared() -> Any:
     """A module with inputs by name."""
     return Shared(), {"ids": torch.empty(4, 16, dtype=torch.int64)}
+
+
+def never() -> Any:
+    """A function that does not return."""
+    while True:
+        pass
+
+
+@torch.library.custom_op("peakmem_test::doubled", mutates_args=())
+def doubled(x: Tensor) -> Tensor:
+    """An operation with a kernel and no shape rule."""
+    return x * 2
+
+
+class Custom(nn.Module):
+    """Calls an operation that torch does not know."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a scalar."""
+        return torch.ops.peakmem_test.doubled(self.inner(x)).sum()
+
+
+def custom() -> Any:
+    """A module with an operation of its own."""
+    return Custom(), torch.empty(2, 4)
+
+
+def lazy() -> Any:
+    """Sizes that are known after a first call."""
+    return nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.LazyLinear(1)), torch.empty(2, 4), None, lambda y: y.sum()
+
+
+def compiled() -> Any:
+    """A module that would be compiled."""
+    return torch.compile(nn.Linear(4, 1)), torch.empty(2, 4), None, lambda y: y.sum()
+
+
+def broken() -> Any:
+    """A mistake of the file's own."""
+    return nn.Linear(4, 1), torch.empty(2, 5), None, lambda y: y.sum()
+
+
+def talks() -> Any:
+    """Prints, as scripts do."""
+    print("hello from the file")
+    return nn.Linear(4, 1), torch.empty(2, 4), None, lambda y: y.sum()
+
+
+class Again(nn.Module):
+    """Checkpointed layers, both modes."""
+
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.reentrant = reentrant
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a scalar."""
+        x = x * 1.0
+        for layer in self.layers:
+            x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=self.reentrant)
+        return x.square().mean()
+
+
+def reentrant() -> Any:
+    """The older mode; it wants an input with a gradient."""
+    return Again(True), torch.empty(512, 64, requires_grad=True)
+
+
+def not_reentrant() -> Any:
+    """The newer mode."""
+    return Again(False), torch.empty(512, 64, requires_grad=True)
+
+
+def stacked() -> Any:
+    """Layers for FSDP2, no optimizer."""
+    return Again(False), torch.empty(512, 64, requires_grad=True)

@@ -38,6 +38,7 @@ _resize = torch.UntypedStorage.resize_
 _current_node = torch._C._current_autograd_node
 _FAKE = (FakeTensor,)
 _SPECIAL = ONLY_IN_PLACE | {_item, _add}
+_NO_RULE = "There was no fake impl registered"  # torch.library.custom_op's own words
 _UNANSWERABLE = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
 
 
@@ -122,7 +123,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         before = len(self.events)
         try:
             out = func(*args, **kwargs) if kwargs else func(*args)
-        except _UNANSWERABLE as error:
+        except (*_UNANSWERABLE, RuntimeError) as error:
+            if not isinstance(error, _UNANSWERABLE) and _NO_RULE not in str(error):
+                raise
             raise TraceError(f"{func.name()} in {self.module() or 'the root module'}: {_reason(error)}") from error
         if isinstance(out, _Tensor):
             self._see(out, func, args)
@@ -270,7 +273,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, UnsupportedOperatorException):
+    if isinstance(error, UnsupportedOperatorException) or _NO_RULE in str(error):
         return "the operator has no fake kernel (torch.library.register_fake gives it one)"
     return "the size of its result depends on values, which a fake tensor does not have"
 
