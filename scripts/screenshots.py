@@ -1,4 +1,4 @@
-"""Pictures of every section of the page, light and dark, wide and narrow: python scripts/screenshots.py OUT [section]."""
+"""Pictures of every section of the page, in both themes and widths: python scripts/screenshots.py OUT [section]."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def main(out: Path, only: list[str]) -> None:
                 page.goto(address)
                 page.wait_for_selector("html.ready")
                 page.wait_for_selector(".levers li")
-                page.evaluate("for (const x of document.querySelectorAll('.sticky, .stage')) x.style.position = 'static'")
+                page.evaluate("for (const x of document.querySelectorAll('.sticky, .stage'))"
+                              " x.style.position = 'static'")
                 for section in only or SECTIONS:
                     page.locator(f"#{section}").screenshot(path=out / f"{section}-{theme}-{name}.png")
                 page.close()

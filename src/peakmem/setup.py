@@ -51,8 +51,8 @@ class Setup:
     gpus: int = setting(1, "GPUs that share the states", unit="GPUs", least=1, most=10**6)
     gpu: str = setting("", "the GPU to compare with: `peakmem list gpus`")
 
-    optimizer_implementation: str = setting("auto", "how PyTorch runs the optimizer; auto: its default", group="optimizer",
-                                            choices=("auto", "foreach", "fused", "loop"))
+    optimizer_implementation: str = setting("auto", "how PyTorch runs the optimizer; auto: its default",
+                                            group="optimizer", choices=("auto", "foreach", "fused", "loop"))
     state_dtype: str = setting("auto", "dtype of the optimizer states; auto: the recipe's", group="optimizer",
                                choices=("auto", "fp32", "bf16", "fp16"))
     step: str = setting("steady", "which step: the first makes the optimizer states", group="optimizer",
@@ -77,8 +77,8 @@ class Setup:
                              least=-1, most=1)
 
     lora_targets: tuple[str, ...] = setting(("all-linear",), "modules that get adapters; "
-                                            "all-linear: all but the head; default: peft's own choice", group="training part",
-                                            many=True)
+                                            "all-linear: all but the head; default: peft's own choice",
+                                            group="training part", many=True)
     freeze: str = setting("", "what is not trained, as patterns on parameter names: embed_tokens,layers.*.mlp",
                           group="training part")
     frozen_layers: int = setting(0, "how many of the first layers are not trained", group="training part")

@@ -134,7 +134,7 @@ class Settings:
                 found[name] = read(value)
             except ValueError as error:
                 raise Impossible(f"allocator option {key} cannot be {printable(value)}") from error
-        return replace(base or cls(), **found)  # type: ignore[arg-type]
+        return replace(base or cls(), **found)
 
 
 def rounded(size: int, divisions: tuple[int, ...] | None = None) -> int:

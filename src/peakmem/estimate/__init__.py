@@ -65,7 +65,8 @@ def usual_sequence(model: Model, settings: dict[str, Any]) -> int:
     """The sequence where none is given: the field table's, or as much of it as the model has positions for."""
     usual: int = Setup.sequence
     later = int(settings.get("generate", Setup.generate)) if settings.get("run") == "inference" else 0
-    return max(min(usual, model.longest - later), 1) if model.longest and (model.vocabulary or not model.image) else usual
+    bounded = model.longest and (model.vocabulary or not model.image)
+    return max(min(usual, model.longest - later), 1) if bounded else usual
 
 
 def named(model: str | Path) -> Model:

@@ -229,8 +229,8 @@ def pieces_of(model: Model, setup: Setup) -> int:
     if setup.run == "inference":
         return min(pieces, 2)
     if pieces > MOST_PIECES:
-        raise Impossible(f"--sequence {setup.sequence}: transformers' own code of {model.architecture} trains in a loop "
-                         f"over chunks of 64 tokens, of which peakmem takes at most {MOST_PIECES:,}; give "
+        raise Impossible(f"--sequence {setup.sequence}: transformers' own code of {model.architecture} trains in a "
+                         f"loop over chunks of 64 tokens, of which peakmem takes at most {MOST_PIECES:,}; give "
                          f"{64 * MOST_PIECES:,} tokens or less")
     return pieces
 

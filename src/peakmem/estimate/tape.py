@@ -249,7 +249,7 @@ class Tape:
         Deaths in a row are put in the order of births: Python 3.14 frees variables the other way round."""
         found: list[Any] = []
         for dies, row in groupby(self.events, lambda event: type(event) is int and event < 0):
-            found += sorted(row, reverse=True) if dies else row
+            found.extend(sorted(row, reverse=True) if dies else row)  # noqa: B031 - once
         self.events = found
 
 

@@ -16,7 +16,6 @@ from peakmem.readers.shared import (
     windowed,
 )
 
-
 MOST_HEADS = 1024
 """Most heads where each has modules of its own, which are interpreted one by one."""
 

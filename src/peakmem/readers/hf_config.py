@@ -35,7 +35,16 @@ from typing import Any
 
 from peakmem.errors import UnknownName, Unreadable, printable
 from peakmem.model import Model
-from peakmem.readers import classics, decoders, encoder_decoders, mixtures, open_models, recurrent, towers, vision_language
+from peakmem.readers import (
+    classics,
+    decoders,
+    encoder_decoders,
+    mixtures,
+    open_models,
+    recurrent,
+    towers,
+    vision_language,
+)
 from peakmem.readers.defaults import ALIASES, DEFAULTS, HARMLESS
 from peakmem.readers.fields import Fields
 from peakmem.readers.json_file import NotFinite
@@ -43,8 +52,9 @@ from peakmem.readers.quantised import stored_of
 from peakmem.readers.shared import Sizes, architecture
 
 FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
-    "llama": decoders.llama, "granite": decoders.granite, "mistral": decoders.mistral, "qwen2": decoders.qwen2, "qwen3": decoders.qwen3,
-    "phi3": decoders.phi3, "gemma": decoders.gemma, "gemma2": decoders.gemma2, "gemma3_text": decoders.gemma3,
+    "llama": decoders.llama, "granite": decoders.granite, "mistral": decoders.mistral, "qwen2": decoders.qwen2,
+    "qwen3": decoders.qwen3, "phi3": decoders.phi3, "gemma": decoders.gemma,
+    "gemma2": decoders.gemma2, "gemma3_text": decoders.gemma3,
     "olmo2": decoders.olmo2, "stablelm": decoders.stablelm, "falcon": open_models.falcon, "bloom": open_models.bloom,
     "phi": open_models.phi, "cohere": open_models.cohere, "starcoder2": open_models.starcoder2,
     "gpt_bigcode": open_models.gpt_bigcode, "gptj": open_models.gptj, "mpt": open_models.mpt,

@@ -73,7 +73,6 @@ def presets() -> Mapping[str, Preset]:
     from peakmem.tables.model_rows import ROWS
     from peakmem.tables.open_model_rows import ROWS as MORE
     from peakmem.tables.recent_model_rows import ROWS as RECENT
-
     from peakmem.tables.tower_model_rows import ROWS as TOWERS
 
     return {row.name: row for row in (*ROWS, *MORE, *RECENT, *TOWERS)}
