@@ -16,7 +16,8 @@ SPEC.loader.exec_module(console)
 
 PAGES = (ROOT / "examples" / "trace" / "README.md", ROOT / "docs" / "trace.md")
 BLOCK = re.compile(r"^```text\n(.*?)^```$", re.M | re.S)
-SHOWN = [found for page in PAGES for block in BLOCK.findall(page.read_text("utf-8")) for found in console.commands(block)]
+TEXT = "".join(page.read_text("utf-8") for page in PAGES)
+SHOWN = [found for block in BLOCK.findall(TEXT) for found in console.commands(block)]
 
 
 @pytest.mark.parametrize(("command", "shown"), SHOWN, ids=[command for command, _ in SHOWN])
