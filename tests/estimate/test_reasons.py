@@ -31,3 +31,13 @@ def test_a_shared_tensor_names_every_use() -> None:
 def test_what_nothing_saves_says_how_long_it_lives() -> None:
     lines = {line.name: line for line in estimate("llama-3.1-8b", precision="bf16").lines}
     assert "nothing keeps it longer" in lines["loss/log-probabilities gradient"].why
+
+
+def test_settings_without_effect_are_said() -> None:
+    """What was given and changes nothing is named in one note."""
+    idle = estimate("gpt2", run="inference", optimizer="sgd", checkpoint="full").notes
+    assert "no effect in inference: --optimizer, --checkpoint" in idle
+    idle = estimate("gpt2", gpus=8, generate=3, lora_targets=("c_attn",)).notes
+    assert {"no effect in training: --generate", "no effect without --lora-rank: --lora-targets"} <= set(idle)
+    assert any(note.startswith("--gpus 8 without --shard") for note in idle)
+    assert not any("no effect" in note for note in estimate("gpt2").notes)

@@ -151,6 +151,7 @@ def run_of(model: Model, setup: Setup) -> dict[str, Any]:
 def notes_of(model: Model, setup: Setup) -> tuple[str, ...]:
     """What was assumed."""
     from peakmem.architectures import code_of
+    from peakmem.estimate.idle import notes_on_idle
     from peakmem.estimate.losses import LOSS_NOTES
     from peakmem.estimate.optimizers.notes import notes_on_step
     from peakmem.tables.precisions import PRECISIONS
@@ -160,9 +161,9 @@ def notes_of(model: Model, setup: Setup) -> tuple[str, ...]:
     unknown = getattr(code_of(model.architecture, setup.implementation), "UNKNOWN", "")
     if unknown:
         notes.append(f"weights, caches and states alone: {unknown}")
-    if recipe.note and not (setup.shard == "fsdp2" and recipe.master):  # its own note says what it makes of that
+    if recipe.note and setup.run == "training" and not (setup.shard == "fsdp2" and recipe.master):  # its own note says what it makes of that
         notes.append(f"{recipe.name}: {recipe.note}")
     if setup.run == "training":
         notes += notes_on_step(setup, way_of_step(setup))
         notes += LOSS_NOTES.get(setup.loss, ())
-    return (*notes, *notes_on(setup, recipe))
+    return (*notes, *notes_on(setup, recipe), *notes_on_idle(model, setup))

@@ -11,7 +11,7 @@ from peakmem.estimate.parameters import check_parts, targets_of
 from peakmem.estimate.pieces import pieces_of_loss
 from peakmem.estimate.serving import cache_letters, cached_tokens, inference_switches, served, with_cache
 from peakmem.estimate.stored import with_stored
-from peakmem.estimate.structure import Segment, Structure, runs_of, segments_of, unfolded
+from peakmem.estimate.structure import MOST_UNLIKE, Segment, Structure, runs_of, segments_of, unfolded
 from peakmem.estimate.towers import counts_of, head_switches, letters_of_towers, tower_of
 from peakmem.model import Model
 from peakmem.setup import Setup
@@ -179,7 +179,11 @@ def stretches(model: Model, setup: Setup, kinds: tuple[str, ...],
         before, after = runs_of(kinds[:frozen]), runs_of(kinds[frozen:])
     else:
         before, after = ([(kinds, times)] if times else [] for times in (frozen, model.layers - frozen))
-    return segments_of([*before, *after], apart, len(before), partly)
+    segments, counts = segments_of([*before, *after], apart, len(before), partly)
+    if sum(len(s.kinds) * len(s.copies) for s in segments) > MOST_UNLIKE:
+        raise Impossible(f"{model.name}: its {model.layers} layers do not repeat; peakmem takes at most {MOST_UNLIKE} "
+                         "that differ from their neighbours")
+    return segments, counts
 
 
 def frozen_layers(model: Model, setup: Setup) -> int:

@@ -15,6 +15,8 @@ from peakmem.estimate.tape import Block, Tensor, current, scope
 from peakmem.immutable import immutable, replace
 from peakmem.tables.quantised import Stored
 
+MOST_UNLIKE = 512  # layers that are interpreted one by one: keeps every answer within seconds
+
 
 @immutable
 class Segment:
@@ -213,7 +215,7 @@ def unfolded(kinds: tuple[str, ...], frozen: int = 0) -> tuple[Segment, ...]:
 def runs_of(kinds: tuple[str, ...]) -> list[tuple[tuple[str, ...], int]]:
     """Patterns that follow each other, and how often each is repeated."""
     runs: list[tuple[tuple[str, ...], int]] = []
-    while kinds:
+    while kinds and len(runs) <= MOST_UNLIKE:
         pattern, times = best_period(kinds)
         runs.append((pattern, times))
         kinds = kinds[len(pattern) * times:]

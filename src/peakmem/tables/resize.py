@@ -31,7 +31,7 @@ def resize(model: Model, **given: Any) -> Model:
     if absent or ("window" in sizes and not model.window):
         name = absent[0] if absent else "window"
         raise Impossible(f"{_flag(name)}: {model.name} ({model.architecture}) has no {name.replace('_', ' ')}")
-    stuck = _stuck(model) & set(sizes)
+    stuck = {name for name in _stuck(model) & set(sizes) if sizes[name] != getattr(model, name)}
     if stuck:
         raise Impossible(f"{_flag(sorted(stuck)[0])}: {model.name} has several stacks or towers, of which one number "
                          "says too little; write a config.json")
