@@ -136,7 +136,7 @@ def _consistent(model: Model) -> None:
         refuse(f"--head-size {model.head_size:,} is odd; rotary positions need an even number")
     if model.experts_per_token > model.experts:
         refuse(f"--experts-per-token {model.experts_per_token:,} is more than --experts {model.experts:,}")
-    if model.patch > model.image:
+    if 0 < model.image < model.patch:
         refuse(f"--patch {model.patch:,} is larger than --image {model.image:,}")
 
 
