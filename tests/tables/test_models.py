@@ -83,9 +83,8 @@ FILES = {
 
 @pytest.mark.parametrize(("name", "file"), FILES.items())
 def test_a_preset_is_its_file(name: str, file: str) -> None:
-    assert find_model(name).changed(name="", source="", notes=()) == read_model(CONFIGS / f"{file}.json").changed(
-        name="", source="", notes=()
-    )
+    apart = {"name": "", "source": "", "notes": (), "stored": None}  # a preset is not packed, whatever its file is
+    assert find_model(name).changed(**apart) == read_model(CONFIGS / f"{file}.json").changed(**apart)
 
 
 @pytest.mark.parametrize(
