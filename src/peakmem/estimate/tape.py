@@ -8,6 +8,7 @@ the begin and end of a stretch that is repeated.
 
 from __future__ import annotations
 
+from _thread import RLock
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
@@ -254,6 +255,7 @@ class Tape:
 
 
 _tape: Tape | None = None
+_writer = RLock()  # one tape is written at a time, whichever thread asks
 
 
 def current() -> Tape:
@@ -266,11 +268,12 @@ def current() -> Tape:
 def writing(tape: Tape) -> Iterator[Tape]:
     """Make a tape the current one."""
     global _tape
-    outer, _tape = _tape, tape
-    try:
-        yield tape
-    finally:
-        _tape = outer
+    with _writer:
+        outer, _tape = _tape, tape
+        try:
+            yield tape
+        finally:
+            _tape = outer
 
 
 class scope:
