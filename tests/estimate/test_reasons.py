@@ -41,3 +41,14 @@ def test_settings_without_effect_are_said() -> None:
     assert {"no effect in training: --generate", "no effect without --lora-rank: --lora-targets"} <= set(idle)
     assert any(note.startswith("--gpus 8 without --shard") for note in idle)
     assert not any("no effect" in note for note in estimate("gpt2").notes)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_nothing_is_alive_less_than_never(family: str) -> None:
+    """What a repeated layer frees of the one before it is counted with what that one made."""
+    for accumulation in (1, 3):
+        try:
+            lines = estimate(model_of(family), sequence=16, batch=2, accumulation=accumulation).lines
+        except PeakmemError:
+            continue
+        assert not [line for line in lines if line.at_peak < 0]

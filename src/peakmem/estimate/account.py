@@ -11,6 +11,7 @@ from peakmem.estimate.reasons import told_apart, why_of
 from peakmem.estimate.replay import value
 from peakmem.estimate.tape import Key, Tape
 from peakmem.estimate.walk import Highest, Region, Spot, Walk
+from peakmem.immutable import replace
 from peakmem.ledger import KINDS, ChartRow, Detail, KindPeak, Line, Peak
 
 RECIPES = {  # chart rows of a phase, and after how many thirds of the layers each ends
@@ -270,7 +271,20 @@ def lines_of(walk: Walk, layers: int, source: str) -> tuple[Line, ...]:
             why=why_of(tape, members, KINDS[kind], name, born[members[0]], freed.get(members[-1], "")),
             source=tape.records[members[0]].source or source, scratch=scratch, at_peak=alive,
         ))
-    return told_apart((*lines, *lines_elsewhere(tape, numbers, source)))
+    return told_apart((*settled_counts(lines), *lines_elsewhere(tape, numbers, source)))
+
+
+def settled_counts(lines: list[Line]) -> list[Line]:
+    """Where a repeated layer frees what the one before it made, the two go by one name each: one count is too low by
+    as much as another, of equal size and kind, is too high."""
+    for i in (i for i, line in enumerate(lines) if line.at_peak < 0):
+        line = lines[i]
+        for j, other in enumerate(lines):
+            moved = min(-lines[i].at_peak, other.at_peak)
+            if moved > 0 and (other.kind, other.bytes, other.scratch) == (line.kind, line.bytes, line.scratch):
+                lines[i] = replace(lines[i], at_peak=lines[i].at_peak + moved)
+                lines[j] = replace(other, at_peak=other.at_peak - moved)
+    return lines
 
 
 def flops_of(tape: Tape, numbers: Mapping[str, Any]) -> dict[str, int]:
