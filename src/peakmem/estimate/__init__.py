@@ -161,7 +161,8 @@ def notes_of(model: Model, setup: Setup) -> tuple[str, ...]:
     unknown = getattr(code_of(model.architecture, setup.implementation), "UNKNOWN", "")
     if unknown:
         notes.append(f"weights, caches and states alone: {unknown}")
-    if recipe.note and setup.run == "training" and not (setup.shard == "fsdp2" and recipe.master):  # its own note says what it makes of that
+    # fsdp2's own note says what it makes of the recipe
+    if recipe.note and setup.run == "training" and not (setup.shard == "fsdp2" and recipe.master):
         notes.append(f"{recipe.name}: {recipe.note}")
     if setup.run == "training":
         notes += notes_on_step(setup, way_of_step(setup))
