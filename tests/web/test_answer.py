@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings as hypothesis_settings, strategies as st
+from hypothesis import example, given, settings as hypothesis_settings, strategies as st
 
 import peakmem
 from peakmem.errors import PeakmemError
@@ -96,6 +96,7 @@ values = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | 
 
 @hypothesis_settings(max_examples=150, deadline=None)
 @given(st.dictionaries(names, values, max_size=5))
+@example({"sizes": {"model": None}})
 def test_nothing_is_raised(request: dict[str, Any]) -> None:
     found = json.loads(estimate_json(json.dumps(request)))
     assert isinstance(found, dict) and not str(found.get("error", "")).startswith("peakmem failed")

@@ -17,7 +17,7 @@ SIZES = ("layers", "hidden", "heads", "kv_heads", "head_size", "feed_forward", "
 """Fields of `Model` that can be given, and `tied`."""
 
 
-def resize(model: Model, **given: Any) -> Model:
+def resize(model: Model, /, **given: Any) -> Model:
     """The model with other sizes; each change that was not asked for is a note.
 
     given: names of `SIZES`, whole numbers from 1 to 10^9 (text is parsed); tied: yes or no.
