@@ -18,7 +18,9 @@ def main() -> int:
     for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]):
         if "_build" in page.parts:
             continue
-        result = doctest.testfile(str(page), module_relative=False, optionflags=OPTIONS, encoding="utf-8")
+        text = page.read_text(encoding="utf-8").replace("\n```", "\n\n```")  # else the fence is expected, too
+        found = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
+        result = doctest.DocTestRunner(optionflags=OPTIONS).run(found)
         failed, tried = failed + result.failed, tried + result.attempted
     for module in modules():
         result = doctest.testmod(importlib.import_module(module), optionflags=OPTIONS)

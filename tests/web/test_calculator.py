@@ -19,7 +19,7 @@ from tests.web.conftest import START, until
 OTHER: dict[str, Any] = {
     "sequence": "4096", "batch": "3", "optimizer": "lion", "gpu": "H200 SXM", "gpus": "8", "lora_rank": "8",
     "shard": "fsdp2", "checkpoint_save": "mm", "dropout": "0.1", "lora_targets": "q_proj", "freeze": "embed_tokens",
-    "generate": "32",
+    "generate": "32", "kv_bits": "8", "utilization": "0.8",
 }
 """What a setting is changed to where the last of its choices, or one more, would not do."""
 
