@@ -45,7 +45,8 @@ def read_gguf(path: str | Path) -> Found:
         missing = [part for part in parts if not Path(part).is_file()]
         if missing:
             raise Unreadable(f"{printable(Path(path).name)} is one of {count} parts; not there: "
-                             + printable(Path(missing[0]).name) + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""))
+                             + printable(Path(missing[0]).name)
+                             + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""))
     headers: list[Header] = []
     architecture = ""
     for part in parts:
