@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, embedding, layer_norm, linear
+from peakmem.architectures.definition import Definition, Layers, Row, embedding, layer_norm, linear, lm_head
 from peakmem.estimate import weights
 from peakmem.estimate.alibi import bloom_distances, distances_and_scores
 from peakmem.estimate.attention import bmm, keys_as
@@ -26,8 +26,7 @@ def define(m: Structure) -> Definition:
     yield from layer_norm("transformer.word_embeddings_layernorm")
     yield Layers("transformer.h", lambda kind: block_rows())
     yield from layer_norm("transformer.ln_f")
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from lm_head(m)
 
 
 def block_rows() -> Iterator[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peakmem.architectures import llama
-from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
+from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, gated_rows, rms_norm
 from peakmem.estimate.attention import attend
 from peakmem.estimate.inference import cached
 from peakmem.estimate.interleaved import pair_table, rotate_pairs
@@ -23,26 +23,16 @@ MIRRORS = "transformers 5.24.0 models/cohere/modeling_cohere.py"
 
 
 def define(m: Structure) -> Definition:
-    yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows(m))
-    yield from rms_norm("model.norm")
-    yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from decoder(m, lambda kind: block_rows(m))
 
 
 def block_rows(m: Structure) -> Iterator[Row]:
     biased = m.has("attention_bias")
-    yield from linear("self_attn.q_proj", "(a d)", "h", biased)
-    yield from linear("self_attn.k_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.v_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.o_proj", "h", "(a d)", m.has("output_bias"))
+    yield from attention_rows(biased, m.has("output_bias"))
     if m.has("qk_norm"):
         yield from rms_norm("self_attn.q_norm", "a d")
         yield from rms_norm("self_attn.k_norm", "k d")
-    yield from linear("mlp.gate_proj", "f", "h")
-    yield from linear("mlp.up_proj", "f", "h")
-    yield from linear("mlp.down_proj", "h", "f")
+    yield from gated_rows()
     yield from rms_norm("input_layernorm")
 
 

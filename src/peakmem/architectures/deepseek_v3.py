@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, rms_norm
+from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, lm_head, rms_norm
 from peakmem.architectures.llama import mlp
 from peakmem.architectures.mixtral import expert_rows, moe_lm, router_rows
 from peakmem.architectures.qwen3_moe import dense_rows
@@ -39,8 +39,7 @@ def define(m: Structure) -> Definition:
     yield from rms_norm("model.norm")
     for name in ("inv_freq", "original_inv_freq"):
         yield from buffer(f"model.rotary_emb.{name}", "dr/2", "fp32")
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from lm_head(m)
 
 
 def block_rows(m: Structure, kind: str) -> Iterator[Row]:

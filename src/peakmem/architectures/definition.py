@@ -61,6 +61,36 @@ def layer_norm(name: str, width: str = "h", bias: bool = True) -> Iterator[Row]:
         yield Row(f"{name}.bias", width, "norm")
 
 
+def lm_head(m: Structure) -> Iterator[Row]:
+    """The head; a tied one is the embedding's weight and has no row of its own."""
+    if not m.has("tied"):
+        yield from linear("lm_head", "V", "h")
+
+
+def decoder(m: Structure, block: Callable[[str], Iterator[Row]],
+            norm: Callable[[str], Iterator[Row]] = rms_norm) -> Definition:
+    """LlamaForCausalLM's frame, which most decoders share: embedding, layers, norm, rotary tables, head."""
+    yield from embedding("model.embed_tokens", "V", "h")
+    yield Layers("model.layers", block)
+    yield from norm("model.norm")
+    yield from rotary_buffers(m)
+    yield from lm_head(m)
+
+
+def attention_rows(biased: bool = False, output_biased: bool | None = None) -> Iterator[Row]:
+    """LlamaAttention's four projections; the output's bias is like the others' unless it is said."""
+    for part, heads in (("q", "a"), ("k", "k"), ("v", "k")):
+        yield from linear(f"self_attn.{part}_proj", f"({heads} d)", "h", biased)
+    yield from linear("self_attn.o_proj", "h", "(a d)", biased if output_biased is None else output_biased)
+
+
+def gated_rows(biased: bool = False) -> Iterator[Row]:
+    """LlamaMLP's three projections."""
+    yield from linear("mlp.gate_proj", "f", "h", biased)
+    yield from linear("mlp.up_proj", "f", "h", biased)
+    yield from linear("mlp.down_proj", "h", "f", biased)
+
+
 def rotary_buffers(m: Structure, name: str = "model.rotary_emb") -> Iterator[Row]:
     """XxxRotaryEmbedding: frequencies, those it began with, and longrope's, which the first forward makes."""
     size = "u/2" if m.has("partial_rotary") else "d/2"

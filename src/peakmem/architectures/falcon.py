@@ -11,6 +11,7 @@ from peakmem.architectures.definition import (
     embedding,
     layer_norm,
     linear,
+    lm_head,
     rotary_buffers,
 )
 from peakmem.architectures.falcon_attention import attention, falcon_linear
@@ -33,8 +34,7 @@ def define(m: Structure) -> Definition:
     yield Layers("transformer.h", lambda kind: block_rows(m))
     yield from layer_norm("transformer.ln_f")
     yield from rotary_buffers(m, "transformer.rotary_emb")
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from lm_head(m)
 
 
 def block_rows(m: Structure) -> Iterator[Row]:

@@ -11,7 +11,7 @@ from peakmem.architectures.definition import (
     Row,
     buffer,
     embedding,
-    linear,
+    lm_head,
     rms_norm,
     rotary_buffers,
 )
@@ -30,8 +30,7 @@ def define(m: Structure) -> Definition:
     yield Layers("model.layers", lambda kind: llama.block_rows(m))
     yield from rms_norm("model.norm")
     yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from lm_head(m)
 
 
 def scaled_embedding() -> Iterator[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from peakmem.architectures import llama
-from peakmem.architectures.definition import Definition, Layers, Row, linear, rms_norm, rotary_buffers
+from peakmem.architectures.definition import Definition, Layers, Row, lm_head, rms_norm, rotary_buffers
 from peakmem.architectures.gemma import model, scaled_embedding
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.structure import Structure
@@ -20,8 +20,7 @@ def define(m: Structure) -> Definition:
     yield Layers("model.layers", lambda kind: block_rows(m))
     yield from rms_norm("model.norm")
     yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from lm_head(m)
 
 
 def block_rows(m: Structure) -> Iterator[Row]:

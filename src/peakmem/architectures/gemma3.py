@@ -5,7 +5,7 @@ Gemma 2 with norms on q and k and without caps; each kind of layer has its own r
 
 from __future__ import annotations
 
-from peakmem.architectures.definition import Definition, Layers, buffer, linear, rms_norm
+from peakmem.architectures.definition import Definition, Layers, buffer, lm_head, rms_norm
 from peakmem.architectures.gemma import scaled_embedding
 from peakmem.architectures.gemma2 import block_rows, sandwich
 from peakmem.estimate.attention import attend
@@ -28,8 +28,7 @@ def define(m: Structure) -> Definition:
     for kind in sorted(m.kinds()):
         yield from buffer(f"model.rotary_emb.{kind}_attention_inv_freq", "d/2", "fp32")
         yield from buffer(f"model.rotary_emb.{kind}_attention_original_inv_freq", "d/2", "fp32")
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from lm_head(m)
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, conv1d, embedding, layer_norm, linear
+from peakmem.architectures.definition import Definition, Layers, Row, conv1d, embedding, layer_norm, lm_head
 from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
 from peakmem.estimate.inference import cached
@@ -25,8 +25,7 @@ def define(m: Structure) -> Definition:
     yield from embedding("transformer.wpe", "P", "h")
     yield Layers("transformer.h", lambda kind: block_rows())
     yield from layer_norm("transformer.ln_f")
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from lm_head(m)
 
 
 def block_rows() -> Iterator[Row]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, layer_norm, linear
+from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, layer_norm, linear, lm_head
 from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
 from peakmem.estimate.inference import cached
@@ -26,8 +26,7 @@ def define(m: Structure) -> Definition:
     yield Layers("transformer.h", lambda kind: block_rows(m))
     yield from layer_norm("transformer.ln_f")
     yield from buffer("transformer.bias", "P P", "bool")
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from lm_head(m)
 
 
 def block_rows(m: Structure) -> Iterator[Row]:

@@ -12,6 +12,7 @@ from peakmem.architectures.definition import (
     embedding,
     layer_norm,
     linear,
+    lm_head,
     rotary_buffers,
 )
 from peakmem.estimate import weights
@@ -20,8 +21,8 @@ from peakmem.estimate.inference import cached
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.masks import causal_mask
 from peakmem.estimate.ops import activation, add, dropout
-from peakmem.estimate.positions import part_and_rest, positions, rotary, rotary_size, rotate
-from peakmem.estimate.shapes import cat, split, swap, view
+from peakmem.estimate.positions import positions, rotary, rotate_both
+from peakmem.estimate.shapes import split, swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
 from peakmem.estimate.weights import embed, project
@@ -34,8 +35,7 @@ def define(m: Structure) -> Definition:
     yield Layers("gpt_neox.layers", lambda kind: block_rows(m))
     yield from layer_norm("gpt_neox.final_layer_norm")
     yield from rotary_buffers(m, "gpt_neox.rotary_emb")
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from lm_head(m)
 
 
 def block_rows(m: Structure) -> Iterator[Row]:
@@ -90,23 +90,11 @@ def attention(m: Structure, x: Tensor, mask: Tensor | None,
         qkv = swap(view(project(x, "query_key_value"), "b s a (3 d)"), "b a s (3 d)")
         q, k, v = split(qkv, 3, ["d", "d", "d"])
         cos, sin = tables
-        q, k = rotate_parts(m, q, k, cos, sin)
+        q, k = rotate_both(m, q, k, cos, sin)
         k, v = cached(m, k, v)
         out, probabilities = attend(m, q, k, v, mask)
         out = project(out, "dense")
         return out, probabilities
-
-
-def rotate_parts(m: Structure, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """apply_rotary_pos_emb: the first elements of a head are turned, then joined to the rest, if any."""
-    part = rotary_size(m)
-    q_part, q_rest = part_and_rest(q, part)
-    k_part, k_rest = part_and_rest(k, part)
-    q_out = rotate(q_part, cos, sin, f"{part}/2")
-    k_out = rotate(k_part, cos, sin, f"{part}/2")
-    q_out = cat([q_out, q_rest], q.dims, "rotated and rest")
-    k_out = cat([k_out, k_rest], k.dims, "rotated and rest")
-    return q_out, k_out
 
 
 def mlp(m: Structure, x: Tensor) -> Tensor:

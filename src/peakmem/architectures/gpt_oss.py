@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
+from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, rms_norm
 from peakmem.architectures.mixtral import moe_lm
 from peakmem.estimate.attention import keys_as, matmul, merged, repeat_heads
 from peakmem.estimate.experts import experts, topk
@@ -29,21 +29,13 @@ MIRRORS = "transformers 5.24.0 models/gpt_oss/modeling_gpt_oss.py, experts imple
 
 
 def define(m: Structure) -> Definition:
-    yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows(m))
-    yield from rms_norm("model.norm")
-    yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from decoder(m, lambda kind: block_rows(m))
 
 
 def block_rows(m: Structure) -> Iterator[Row]:
     biased = m.has("attention_bias")
     yield Row("self_attn.sinks", "a")
-    yield from linear("self_attn.q_proj", "(a d)", "h", biased)
-    yield from linear("self_attn.k_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.v_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.o_proj", "h", "(a d)", biased)
+    yield from attention_rows(biased)
     yield Row("mlp.router.weight", "E h")
     yield Row("mlp.router.bias", "E")
     for name, shape in (("gate_up_proj", "E h (2 x)"), ("gate_up_proj_bias", "E (2 x)"), ("down_proj", "E x h"),

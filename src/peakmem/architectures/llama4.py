@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
+from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, linear, rms_norm
 from peakmem.errors import Impossible
 from peakmem.estimate.attention import attend, bmm
 from peakmem.estimate.chunk_mask import chunked_mask
@@ -34,20 +34,12 @@ def define(m: Structure) -> Definition:
     if any(pattern in ("all-linear", "router") for pattern in m.lora):
         raise Impossible("--lora-targets all-linear: peft puts an adapter on Llama 4's router, whose two results it "
                          "cannot take; name modules, for example q_proj,k_proj,v_proj,o_proj")
-    yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows(m, kind))
-    yield from rms_norm("model.norm")
-    yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from decoder(m, lambda kind: block_rows(m, kind))
 
 
 def block_rows(m: Structure, kind: str) -> Iterator[Row]:
     biased = m.has("attention_bias")
-    yield from linear("self_attn.q_proj", "(a d)", "h", biased)
-    yield from linear("self_attn.k_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.v_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.o_proj", "h", "(a d)", biased)
+    yield from attention_rows(biased)
     if "dense" in kind:
         yield from mlp_rows("feed_forward", "f")
     else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, rms_norm
+from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, lm_head, rms_norm
 from peakmem.architectures.llama import block_rows
 from peakmem.estimate.attention import attend
 from peakmem.estimate.fused import fused_rms, rotary_prefix, rotate_complex, swiglu
@@ -30,8 +30,7 @@ def define(m: Structure) -> Definition:
     yield from embedding("model.embed_tokens", "V", "h")
     yield Layers("model.layers", lambda kind: rows(m))
     yield from rms_norm("model.norm")
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from lm_head(m)
 
 
 def rows(m: Structure) -> Iterator[Row]:

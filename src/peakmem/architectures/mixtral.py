@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
+from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, rms_norm
 from peakmem.architectures.llama import attention
 from peakmem.estimate.experts import experts, router
 from peakmem.estimate.load_balance import added, load_balancing_loss, release
@@ -23,19 +23,11 @@ FeedForward = Callable[[Structure, Tensor], Tensor]
 
 
 def define(m: Structure) -> Definition:
-    yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows(m))
-    yield from rms_norm("model.norm")
-    yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from decoder(m, lambda kind: block_rows(m))
 
 
 def block_rows(m: Structure) -> Iterator[Row]:
-    yield from linear("self_attn.q_proj", "(a d)", "h")
-    yield from linear("self_attn.k_proj", "(k d)", "h")
-    yield from linear("self_attn.v_proj", "(k d)", "h")
-    yield from linear("self_attn.o_proj", "h", "(a d)")
+    yield from attention_rows()
     yield from router_rows(m, "mlp.gate")
     yield from expert_rows(m, "mlp.experts")
     yield from rms_norm("input_layernorm")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, embedding, layer_norm, linear
+from peakmem.architectures.definition import Definition, Layers, Row, embedding, layer_norm, linear, lm_head
 from peakmem.estimate import weights
 from peakmem.estimate.alibi import mpt_distances
 from peakmem.estimate.attention import keys_as, matmul
@@ -24,8 +24,7 @@ def define(m: Structure) -> Definition:
     yield from embedding("transformer.wte", "V", "h")
     yield Layers("transformer.blocks", lambda kind: block_rows())
     yield from layer_norm("transformer.norm_f", bias=False)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from lm_head(m)
 
 
 def block_rows() -> Iterator[Row]:

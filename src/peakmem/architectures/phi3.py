@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peakmem.architectures import llama
-from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
+from peakmem.architectures.definition import Definition, Row, decoder, linear, rms_norm
 from peakmem.estimate.attention import attend
 from peakmem.estimate.inference import cached
 from peakmem.estimate.losses import causal_lm
@@ -20,12 +20,7 @@ MIRRORS = "transformers 5.24.0 models/phi3/modeling_phi3.py"
 
 
 def define(m: Structure) -> Definition:
-    yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows())
-    yield from rms_norm("model.norm")
-    yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from decoder(m, lambda kind: block_rows())
 
 
 def block_rows() -> Iterator[Row]:

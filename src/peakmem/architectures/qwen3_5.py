@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
+from peakmem.architectures.definition import Definition, Row, decoder, linear, rms_norm
 from peakmem.architectures.delta_net import gated_delta_net
-from peakmem.architectures.qwen3_next import attention_rows, model
+from peakmem.architectures.qwen3_next import gated_attention_rows, model
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.ops import cast
 from peakmem.estimate.positions import made
@@ -21,16 +21,11 @@ MIRRORS = ("transformers 5.24.0 models/qwen3_5/modeling_qwen3_5.py, Qwen3_5ForCa
 
 
 def define(m: Structure) -> Definition:
-    yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows(m, kind))
-    yield from rms_norm("model.norm")
-    yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from decoder(m, lambda kind: block_rows(m, kind))
 
 
 def block_rows(m: Structure, kind: str) -> Iterator[Row]:
-    yield from attention_rows(m) if kind == "full" else delta_rows()
+    yield from gated_attention_rows(m) if kind == "full" else delta_rows()
     for name, outputs, inputs in (("gate_proj", "f", "h"), ("up_proj", "f", "h"), ("down_proj", "h", "f")):
         yield from linear(f"mlp.{name}", outputs, inputs)
     yield from rms_norm("input_layernorm")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
+from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, rms_norm
 from peakmem.architectures.llama import mlp
 from peakmem.architectures.mixtral import FeedForward, expert_rows, model, moe, moe_lm, router_rows
 from peakmem.estimate.structure import Structure
@@ -17,20 +17,12 @@ MIRRORS = "transformers 5.24.0 models/qwen3_moe/modeling_qwen3_moe.py, experts i
 
 
 def define(m: Structure) -> Definition:
-    yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows(m, kind))
-    yield from rms_norm("model.norm")
-    yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from decoder(m, lambda kind: block_rows(m, kind))
 
 
 def block_rows(m: Structure, kind: str) -> Iterator[Row]:
     biased = m.has("attention_bias")
-    yield from linear("self_attn.q_proj", "(a d)", "h", biased)
-    yield from linear("self_attn.k_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.v_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.o_proj", "h", "(a d)", m.has("output_bias"))
+    yield from attention_rows(biased, m.has("output_bias"))
     yield from rms_norm("self_attn.q_norm", "d")
     yield from rms_norm("self_attn.k_norm", "d")
     if has_experts(m, kind):

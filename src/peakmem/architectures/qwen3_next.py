@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
+from peakmem.architectures.definition import Definition, Row, decoder, linear, rms_norm
 from peakmem.architectures.delta_net import gated_delta_net
 from peakmem.architectures.mixtral import expert_rows, moe_lm, router_rows
 from peakmem.architectures.qwen3_moe import dense_rows
@@ -17,8 +17,8 @@ from peakmem.estimate.experts import experts, router
 from peakmem.estimate.inference import cached
 from peakmem.estimate.masks import layer_masks
 from peakmem.estimate.ops import activation, add, mul
-from peakmem.estimate.positions import part_and_rest, positions, rotary, rotary_size, rotate
-from peakmem.estimate.shapes import cat, reshape, split, swap, view
+from peakmem.estimate.positions import positions, rotary, rotate_both
+from peakmem.estimate.shapes import reshape, split, swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
 from peakmem.estimate.weights import embed, project, rms_plus_one
@@ -28,22 +28,17 @@ MIRRORS = ("transformers 5.24.0 models/qwen3_next/modeling_qwen3_next.py, withou
 
 
 def define(m: Structure) -> Definition:
-    yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows(m, kind))
-    yield from rms_norm("model.norm")
-    yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from decoder(m, lambda kind: block_rows(m, kind))
 
 
 def block_rows(m: Structure, kind: str) -> Iterator[Row]:
-    yield from attention_rows(m) if kind.startswith("full") else delta_rows(m)
+    yield from gated_attention_rows(m) if kind.startswith("full") else delta_rows(m)
     yield from dense_rows() if "dense" in kind else sparse_rows(m)
     yield from rms_norm("input_layernorm")
     yield from rms_norm("post_attention_layernorm")
 
 
-def attention_rows(m: Structure) -> Iterator[Row]:
+def gated_attention_rows(m: Structure) -> Iterator[Row]:
     """The queries' projection holds a gate for each head as well."""
     biased = m.has("attention_bias")
     yield from linear("self_attn.q_proj", "(a 2 d)", "h", biased)
@@ -119,23 +114,11 @@ def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor,
         q = swap(rms_plus_one(view(q, "b s a d"), "q_norm"), "b a s d")
         k = swap(rms_plus_one(view(project(x, "k_proj"), "b s k d"), "k_norm"), "b k s d")
         v = swap(view(project(x, "v_proj"), "b s k d"), "b k s d")
-        q, k = rotate_part(m, q, k, cos, sin)
+        q, k = rotate_both(m, q, k, cos, sin)
         k, v = cached(m, k, v)
         x, probabilities = attend(m, q, k, v, mask)
         x = mul(x, activation(gate, "sigmoid"), "output, gated")
         return project(x, "o_proj"), probabilities
-
-
-def rotate_part(m: Structure, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """apply_rotary_pos_emb: both are turned before both are joined with their rest."""
-    part = rotary_size(m)
-    q_rot, q_pass = part_and_rest(q, part)
-    k_rot, k_pass = part_and_rest(k, part)
-    q_embed = rotate(q_rot, cos, sin, f"{part}/2")
-    k_embed = rotate(k_rot, cos, sin, f"{part}/2")
-    q_embed = cat([q_embed, q_pass], q.dims, "rotated and rest")
-    k_embed = cat([k_embed, k_pass], k.dims, "rotated and rest")
-    return q_embed, k_embed
 
 
 def mlp(m: Structure, x: Tensor, name: str) -> Tensor:

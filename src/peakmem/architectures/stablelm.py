@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peakmem.architectures import llama
-from peakmem.architectures.definition import (
-    Definition,
-    Layers,
-    Row,
-    embedding,
-    layer_norm,
-    linear,
-    rotary_buffers,
-)
+from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, gated_rows, layer_norm
 from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
 from peakmem.estimate.inference import cached
@@ -30,27 +22,17 @@ MIRRORS = "transformers 5.24.0 models/stablelm/modeling_stablelm.py"
 
 
 def define(m: Structure) -> Definition:
-    yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows(m))
-    yield from layer_norm("model.norm")
-    yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from decoder(m, lambda kind: block_rows(m), layer_norm)
 
 
 def block_rows(m: Structure) -> Iterator[Row]:
     biased = m.has("attention_bias")
-    yield from linear("self_attn.q_proj", "(a d)", "h", biased)
-    yield from linear("self_attn.k_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.v_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.o_proj", "h", "(a d)")
+    yield from attention_rows(biased, False)
     if m.has("norm_per_head"):
         for name, heads in (("q_layernorm", "a"), ("k_layernorm", "k")):
             for i in range(m.number(heads)):
                 yield from layer_norm(f"self_attn.{name}.norms.{i}", "d", bias=False)
-    yield from linear("mlp.gate_proj", "f", "h")
-    yield from linear("mlp.up_proj", "f", "h")
-    yield from linear("mlp.down_proj", "h", "f")
+    yield from gated_rows()
     yield from layer_norm("input_layernorm")
     if not m.has("parallel_residual"):
         yield from layer_norm("post_attention_layernorm")

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.architectures.definition import (
-    Definition,
-    Layers,
-    Row,
-    embedding,
-    layer_norm,
-    linear,
-    rotary_buffers,
-)
+from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, layer_norm, linear
 from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
 from peakmem.estimate.inference import cached
@@ -29,20 +21,12 @@ MIRRORS = "transformers 5.24.0 models/starcoder2/modeling_starcoder2.py"
 
 
 def define(m: Structure) -> Definition:
-    yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows(m))
-    yield from layer_norm("model.norm")
-    yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from decoder(m, lambda kind: block_rows(m), layer_norm)
 
 
 def block_rows(m: Structure) -> Iterator[Row]:
     biased = m.has("mlp_bias")
-    yield from linear("self_attn.q_proj", "(a d)", "h", biased)
-    yield from linear("self_attn.k_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.v_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.o_proj", "h", "(a d)", biased)
+    yield from attention_rows(biased)
     yield from linear("mlp.c_fc", "f", "h", biased)
     yield from linear("mlp.c_proj", "h", "f", biased)
     yield from layer_norm("input_layernorm")

@@ -162,6 +162,18 @@ def rotate_part(m: Structure, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) ->
     return q, k
 
 
+def rotate_both(m: Structure, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """Like rotate_part, but queries and keys are both turned before either is joined with its rest."""
+    part = rotary_size(m)
+    q_part, q_rest = part_and_rest(q, part)
+    k_part, k_rest = part_and_rest(k, part)
+    q_out = rotate(q_part, cos, sin, f"{part}/2")
+    k_out = rotate(k_part, cos, sin, f"{part}/2")
+    q_out = cat([q_out, q_rest], q.dims, "rotated and rest")
+    k_out = cat([k_out, k_rest], k.dims, "rotated and rest")
+    return q_out, k_out
+
+
 def part_and_rest(x: Tensor, part: str) -> tuple[Tensor, Tensor]:
     """x[..., :part], x[..., part:]. A slice of everything is the tensor itself under another node."""
     at = len(x.dims) - 1
