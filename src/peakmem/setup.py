@@ -67,7 +67,7 @@ class Setup:
     outputs: str = setting("dropped", "what the caller still holds of a step while the next runs its forward: its "
                            "logits, and keys and values", choices=("dropped", "logits", "logits+cache"), group="loss")
     stack: str = setting("current", "older code of the stack, by what it holds: tables/stacks.py", group="loss",
-                         choices=("current", "bitsandbytes-0.41", "transformers-4.48", "transformers-4.46",
+                         choices=("current", "bitsandbytes-0.42", "transformers-4.48", "transformers-4.46",
                                   "transformers-4.45", "transformers-4.42"))
     loss_chunks: int = setting(8, "pieces of the chunked loss", group="loss", least=1, most=4096)
 

@@ -45,7 +45,6 @@ def packed(model: torch.nn.Module, device: str) -> None:
     def empty(size: int, dtype: torch.dtype) -> torch.Tensor:
         return torch.empty(size, dtype=dtype, device=device)
 
-    dynamic = empty(256, torch.float32)
     for module in model.modules():
         if not isinstance(module, bnb.nn.Linear4bit):
             continue
@@ -53,7 +52,7 @@ def packed(model: torch.nn.Module, device: str) -> None:
         count = shape.numel()
         double = module.weight.compress_statistics
         blocks = -(-count // 64)
-        second = QuantState(absmax=empty(-(-blocks // 256), torch.float32), code=dynamic, blocksize=256,
+        second = QuantState(absmax=empty(-(-blocks // 256), torch.float32), code=empty(256, torch.float32), blocksize=256,
                             dtype=torch.float32) if double else None
         state = QuantState(absmax=empty(blocks, torch.uint8 if double else torch.float32), shape=shape,
                            dtype=torch.bfloat16, blocksize=64, code=empty(16, torch.float32),

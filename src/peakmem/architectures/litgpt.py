@@ -27,6 +27,9 @@ MIRRORS = "litgpt 0.5.3 litgpt/model.py, litgpt/lora.py, litgpt/finetune/lora.py
 RUNS = ("training",)
 LOSSES = ("pieces",)
 ADAPTERS = WORDS
+PACKS_HEAD, PACKED_FROM = True, "fp16"
+"""lightning 2.4.0 fabric/plugins/precision/bitsandbytes.py: every nn.Linear is replaced, the head too, and packed
+from fp16, which is what a matrix is again when it is dequantised."""
 LAYER_NORM = frozenset({"gpt_neox", "phi", "falcon"})
 UNIT_OFFSET = frozenset({"gemma", "gemma2"})
 

@@ -28,6 +28,7 @@ def interpret(m: Structure) -> Tape:
     tape.trains_inputs = m.checkpoint != "none" and m.implementation == "transformers" \
         and main_input(code) == "input_ids"
     tape.keeps_packed_inputs = m.has("packed_inputs_kept")
+    tape.dequantises_always = m.has("always_dequantised")
     with writing(tape):
         tape.phase("start" if m.run == "training" else "load")
         buffers = define(tape, m, code)
@@ -47,6 +48,7 @@ def interpret(m: Structure) -> Tape:
             held.before()
             loss = forward(tape, m, code, inputs)
             held.after()
+            held.loss_there()
             if m.micro_batches > 1:
                 n = Node("scale", loss)
                 loss = n.output(n.makes((), loss.dtype, None, "loss, divided"))
@@ -55,6 +57,7 @@ def interpret(m: Structure) -> Tape:
             tape.phase(f"backward{suffix}")
             backward(tape, loss, [parts.after_backward])
             del loss
+            held.backward_done()
         if m.clip:
             tape.phase("optimizer.clip")
             training.clip()

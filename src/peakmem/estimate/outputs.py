@@ -1,7 +1,9 @@
-"""What the model returned in the step before, and its caller still holds: logits, keys and values.
+"""What the model returned in the step before, and its caller still holds: logits, keys and values, and their graph.
 
 A loop that says `outputs = model(**inputs)` lets go of the old outputs when the new ones are there: they are alive
-during the whole forward, and the new ones until the end of the step and beyond.
+during the whole forward, and the new ones until the end of the step and beyond. Backward empties what the graph has
+saved, not what an autograd.Function keeps as an attribute of its own (`ctx.tensors = …`): that lives as long as
+anything of the graph does, the outputs or the loss.
 """
 
 from __future__ import annotations
@@ -27,6 +29,14 @@ def hand_out_cache(m: Structure, k: Tensor, v: Tensor) -> None:
         hand_out(v)
 
 
+def keep_in_graph(x: Tensor, why: str) -> None:
+    """What an autograd.Function keeps as an attribute: alive until the graph goes."""
+    if x.storage:
+        x.storage.record.why.append(why)
+        x.storage.record.saved = True
+    current().in_graph.append(x.detached())
+
+
 def returned() -> None:
     """The model has returned, and its caller will compute the loss."""
     tape = current()
@@ -41,6 +51,7 @@ class Held:
         self.tape, self.on = tape, m.outputs != "dropped" and m.run == "training"
         self.steady = m.step == "steady"
         self.outputs: list[Tensor] = []
+        self.graph: list[Tensor] = []
 
     def before(self) -> None:
         """A forward begins."""
@@ -62,6 +73,27 @@ class Held:
         elif self.steady:
             stand_ins(self.tape, [x.storage.record for x in unique if x.storage])
         self.outputs = unique
+
+
+    def loss_there(self) -> None:
+        """The new loss is there: what the last graph kept goes, if its outputs or its loss were held so far."""
+        if not self.on:
+            return
+        new, self.tape.in_graph = self.tape.in_graph, []
+        unique = list({id(x.storage): x for x in new if x.storage}.values())
+        del new
+        if self.graph:
+            free_folded(self.tape, self.graph)
+        elif self.steady and unique:
+            stand_ins(self.tape, [x.storage.record for x in unique if x.storage])
+        self.graph = unique
+
+    def backward_done(self) -> None:
+        """Nobody holds the loss: its graph goes."""
+        if not self.on:
+            kept = list({id(x.storage): x for x in self.tape.in_graph if x.storage}.values())
+            self.tape.in_graph = []
+            free_folded(self.tape, kept)
 
 
 def stand_ins(tape: Tape, records: list[Record]) -> None:

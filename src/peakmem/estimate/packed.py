@@ -5,8 +5,8 @@ MatMul8bitLt), backends/cuda/ops.py (gemm_4bit, int8_vectorwise_quant, int8_mm_d
 
 - MatMul4Bit keeps nothing but the packed weight; its backward dequantises the matrix again, one at a time.
 - Its forward reads packed weights directly for few rows; for more it dequantises the matrix, as backward does.
-- MatMul8bitLt keeps its input as an attribute: no checkpointing hook sees it, so it is alive from the first forward
-  on. No outlier columns are assumed: how many there are is in the data.
+- MatMul8bitLt keeps its input as an attribute: no checkpointing hook sees it, and backward does not let it go: it is
+  alive from the first forward until the loss is. No outlier columns are assumed: how many there are is in the data.
 - The other schemes are read by kernels that take packed weights (vLLM's Marlin and its like): no copy.
 """
 
@@ -19,6 +19,7 @@ from peakmem.estimate.formulas import NOTHING
 from peakmem.estimate.layout import Dims, flat, renamed, size_key, viewable
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, cast
+from peakmem.estimate.outputs import keep_in_graph
 from peakmem.estimate.shapes import clone
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Tape, Tensor, current
@@ -32,11 +33,12 @@ depends on the GPU and the shape (an H100 stops at 64, a 4090 at 256), for small
 class Packed(Parameter):
     """A weight in packed bytes: the shape and dtype of what it stands for, the storages of what is there."""
 
-    __slots__ = ("scheme", "parts")
+    __slots__ = ("scheme", "parts", "packed_from")
 
-    def __init__(self, shape: Dims, dtype: str, name: str, fold: str, scheme: str, parts: list[Tensor]) -> None:
+    def __init__(self, shape: Dims, dtype: str, name: str, fold: str, scheme: str, parts: list[Tensor],
+                 packed_from: str = "") -> None:
         super().__init__(shape, dtype, parts[0].storage, name, False, fold)
-        self.scheme, self.parts = scheme, parts
+        self.scheme, self.parts, self.packed_from = scheme, parts, packed_from or dtype
 
 
 def make(tape: Tape, m: Structure, shape: Dims, name: str, fold: str, transposed: bool, stacked: bool) -> Packed:
@@ -50,7 +52,7 @@ def make(tape: Tape, m: Structure, shape: Dims, name: str, fold: str, transposed
     for made in parts:
         if made.storage:
             made.storage.record.source = SCHEMES[stored.scheme].source
-    return Packed(shape, m.dtype, name, fold, stored.scheme, parts)
+    return Packed(shape, m.dtype, name, fold, stored.scheme, parts, stored.packed_from)
 
 
 def part_dims(part: Part, outputs: tuple[str, ...], inputs: tuple[str, ...], bits: int, group: int) -> Dims:
@@ -119,13 +121,14 @@ def product_4bit(x: Tensor, w: Packed, out: tuple[str, ...]) -> Tensor:
     rows, dims, dtype = x.dims[:-1], x.dims, x.dtype
     n = Node("matmul_4bit", x)
     tape, scope = n.tape, n.scope
-    many = dequantised(tape, w, scope, renamed(flat(rows), tape.letters))
+    many = dequantised(tape, w, scope, () if tape.dequantises_always else renamed(flat(rows), tape.letters))
     y = n.makes((*rows, out), dtype)
     del many
     n.flops(2, (*flat(y.dims), *dims[-1]))
     if n.active:
         n.incoming = (flat(rows), out)
-        n.saved += [x.detached()] if tape.keeps_packed_inputs else []
+        if tape.keeps_packed_inputs:
+            keep_in_graph(x, f"bitsandbytes keeps the input of {scope}, though no gradient needs it")
         n.formula = lambda tape, grads: [back(tape, dims, dtype, scope, lambda: dequantised(tape, w, scope))]
     return n.output(y)
 
@@ -147,9 +150,12 @@ def dequantised(tape: Tape, w: Packed, scope: str, rows: tuple[str, ...] = ()) -
     if w.scheme.endswith("double"):
         scales = size_key("fp32", (over(flat(w.dims), 64),))
         absmax = tape.new((), "fp32", None, f"{scope}/scales in fp32", if_many(scales, rows))
-    key = if_many(size_key(w.dtype, flat(w.dims)), rows)
-    made = tape.new((), w.dtype, None, f"{scope}/dequantised weight", key)
+    key = if_many(size_key(w.packed_from, flat(w.dims)), rows)
+    made = tape.new((), w.packed_from, None, f"{scope}/dequantised weight", key)
     del absmax
+    if w.packed_from != w.dtype:
+        key = if_many(size_key(w.dtype, flat(w.dims)), rows)
+        made = tape.new((), w.dtype, None, f"{scope}/dequantised weight in {w.dtype}", key)
     return made
 
 
@@ -177,10 +183,7 @@ def product_8bit(x: Tensor, w: Packed, out: tuple[str, ...]) -> Tensor:
     del whole, scales, small
     n.flops(2, (*flat(y.dims), *x.dims[-1]))
     if n.active:
-        if x.storage:
-            x.storage.record.why.append(f"bitsandbytes keeps the input of {scope}, checkpointed or not")
-            x.storage.record.saved = True
-        n.saved.append(x.detached())
+        keep_in_graph(x, f"bitsandbytes keeps the input of {scope}, checkpointed or not")
         n.incoming = (flat(rows), out)
     dims, dtype = x.dims, x.dtype
 

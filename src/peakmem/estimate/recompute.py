@@ -103,6 +103,7 @@ class Frame:
     def run_again(self) -> None:
         tape = current()
         before = tape.scope, tape.layer, tape.autocast, tape.pack, tape.kind, tape.casts, tape.keeper
+        in_graph, tape.in_graph = tape.in_graph, []
         self.collected = 0
         tape.scope, tape.layer, tape.autocast = self.scope, self.layer, self.autocast
         tape.pack, tape.kind, tape.casts = self.collect, "activations", {}
@@ -112,6 +113,7 @@ class Frame:
         except _Stop:
             pass
         tape.casts = {}
+        tape.in_graph = in_graph
         tape.scope, tape.layer, tape.autocast, tape.pack, tape.kind, tape.casts, tape.keeper = before
 
 

@@ -7,6 +7,7 @@ from fnmatch import fnmatch
 from functools import lru_cache
 from typing import Any
 
+from peakmem.architectures import code_of
 from peakmem.architectures.definition import Row
 from peakmem.errors import Impossible, printable
 from peakmem.estimate.structure import Structure
@@ -43,7 +44,7 @@ def with_stored(m: Structure, model: Model, setup: Setup) -> Structure:
     recipe = PRECISIONS[setup.precision]
     autocast = m.autocast if setup.run == "training" else ""
     changed = replace(m, dtype=recipe.autocast or recipe.weights, autocast=autocast,
-                      stored=Stored(word, bits, group, kept, setup.kbit_prepare))
+                      stored=Stored(word, bits, group, kept, setup.kbit_prepare, packed_from(m)))
     check_kept(changed, model)
     if not any(is_packed(changed, row) for row in rows_of(changed)):
         raise Impossible(f"--weights {word}: {model.name} has no weights that it would pack "
@@ -102,7 +103,13 @@ def is_packable(m: Structure, row: Row) -> bool:
     if is_bank(row):
         return scheme.experts
     module, _, leaf = row.name.rpartition(".")
-    return scheme.linear and row.module in ("linear", "conv1d") and leaf == "weight" and not module.endswith(HEADS)
+    left_out = () if getattr(code_of(m.architecture, m.implementation), "PACKS_HEAD", False) else HEADS
+    return scheme.linear and row.module in ("linear", "conv1d") and leaf == "weight" and not module.endswith(left_out)
+
+
+def packed_from(m: Structure) -> str:
+    """The dtype that this code packs from; empty: the run's own."""
+    return getattr(code_of(m.architecture, m.implementation), "PACKED_FROM", "")
 
 
 def is_bank(row: Row) -> bool:
@@ -129,7 +136,6 @@ def fits(module: str, pattern: str) -> bool:
 
 
 def rows_of(m: Structure) -> Iterator[Row]:
-    from peakmem.architectures import code_of
     from peakmem.estimate.parameters import all_rows
 
     return all_rows(m, code_of(m.architecture, m.implementation))

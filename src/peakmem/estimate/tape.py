@@ -182,7 +182,8 @@ class Tape:
         self.fold = ""  # how often the current stretch is repeated, as a letter
         self.kind = "temporary"
         self.grad_enabled = True
-        self.keeps_packed_inputs = False  # bitsandbytes up to 0.41
+        self.in_graph: list[Tensor] = []  # what nodes keep as attributes: outputs.py
+        self.keeps_packed_inputs = self.dequantises_always = False  # bitsandbytes up to 0.42
         self.drops_gradients = False  # each is added to a resident buffer when it arrives
         self.trains_inputs = False  # embeddings are leaves that require a gradient
         self.autocast = ""

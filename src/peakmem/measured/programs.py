@@ -38,10 +38,13 @@ PROGRAMS: tuple[Program, ...] = (
     Program(("LitGPT", "inference table"), reason=_STATIC),
     Program(("LitGPT", "quantize.md"), reason=_STATIC),
     Program(("LitGPT", "config_hub"), {"implementation": "litgpt", "loss": "pieces", "outputs": "logits"},
-            source="litgpt finetune/lora.py and full.py; samples are cut at 512 tokens, so many batches are as long as "
-                   "the first, and the logits of the one before are alive during a forward"),
-    Program(("LitGPT", "resource-tables"), {"implementation": "litgpt", "loss": "pieces"},
-            source="litgpt finetune/lora.py; the longest sample is the first, no batch after it is as long"),
+            source="litgpt 0.4.5 finetune/lora.py and full.py, fit: `logits = model(…)` binds the name when the model has "
+                   "returned, so the last micro-batch's logits, and their graph, are alive during a forward. Samples are "
+                   "cut at 512 tokens: the one before is taken to be as long"),
+    Program(("LitGPT", "resource-tables"), {"implementation": "litgpt", "loss": "pieces", "outputs": "logits",
+                                           "step": "first", "accumulation": 1},
+            source="litgpt finetune/lora.py of 2023: get_batch puts the longest sample into the first micro-batch, and "
+                   "no later one is as long; `logits` is still bound while its backward runs"),
     Program(("torchtune",), reason="torchtune's own code of the model and of its loss is not built"),
     Program(("torchvision",), reason="torchvision's ViT, with nn.MultiheadAttention, is not built; and these scripts "
             "call zero_grad between forward and backward, which keeps the old gradients alive during the forward"),

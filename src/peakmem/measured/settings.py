@@ -102,10 +102,7 @@ def quantised(row: Row) -> Settings:
     compute = re.split(r"[/ -]", row["compute_dtype"].lower())[0] or "bf16"
     if compute not in ("bf16", "fp16", "fp32"):
         raise NotExpressed(f"what a {found} base computes in: {printable(row['compute_dtype'], 40)}")
-    if "LitGPT" in row["framework"] and "torch" not in row["framework"]:
-        raise NotExpressed("LitGPT on a 4-bit base, without the release: bitsandbytes up to 0.41 keeps the input of "
-                           "every 4-bit layer, later ones do not")
-    old = {"stack": "bitsandbytes-0.41"} if program_of(row).settings.get("implementation") == "litgpt" else {}
+    old = {"stack": "bitsandbytes-0.42"} if program_of(row).settings.get("implementation") == "litgpt" else {}
     return {**old, "weights": found, "precision": compute,
             "kbit_prepare": "prepare_model_for_kbit_training is applied" in row["notes"]}
 

@@ -18,7 +18,8 @@ class Stored(NamedTuple):
     """How a run stores its linear weights. scheme "": as the recipe says.
 
     group: weights that share a scale, 0 where the scheme knows it; kept: patterns of modules that stay as they are;
-    prepared: prepare_model_for_kbit_training has made the rest fp32.
+    prepared: prepare_model_for_kbit_training has made the rest fp32; packed_from: the dtype that matrices had when
+    they were packed and have when dequantised, where it is not the run's own.
     """
 
     scheme: str = ""
@@ -26,6 +27,7 @@ class Stored(NamedTuple):
     group: int = 0
     kept: tuple[str, ...] = ()
     prepared: bool = False
+    packed_from: str = ""
 
 
 class Part(NamedTuple):
@@ -51,10 +53,11 @@ class Scheme:
 
 _PACKED = Part("packed", ("all/2",), "uint8")
 _TABLE = Part("code", ("16",), "fp32")
-_BNB = "bitsandbytes 0.50.2 functional.py, quantize_4bit and QuantState"
+_BNB = "bitsandbytes 0.50.2 functional.py, quantize_4bit and QuantState; quantize_blockwise copies the code for each"
 _SINGLE = (_PACKED, Part("absmax", ("all/64",), "fp32"), _TABLE)
 _DOUBLE = (_PACKED, Part("absmax in 8 bit", ("all/64",), "uint8"), _TABLE,
-           Part("absmax of absmax", ("all/16384",), "fp32"), Part("offset", ("one",), "fp32"))
+           Part("absmax of absmax", ("all/16384",), "fp32"), Part("offset", ("one",), "fp32"),
+           Part("code of absmax", ("256",), "fp32"))
 _GROUPS = (Part("qweight", ("in", "out/pack"), "int32"), Part("qzeros", ("groups", "out/pack"), "int32"),
            Part("scales", ("groups", "out"), "fp16"))
 

@@ -7,6 +7,7 @@ shifted_logits     the loss copies the logits without their last position, conti
 float_logits       the head's result is made fp32 at once, and that is what the model returns
 whole_recompute    use_reentrant: a layer that is run again runs to its end (the default of transformers 4)
 packed_inputs_kept bitsandbytes' 4-bit layers keep their input
+always_dequantised … and dequantise the matrix for any number of rows
 heads_copied       OPT copies queries, keys and values head by head; eager scores are kept before the floor
 float_rotary       GPT-NeoX turns queries and keys in fp32; its layers have a mask and rotary tables of their own
 """
@@ -35,9 +36,9 @@ _FLOAT = _OPT | {"float_logits"}
 
 STACKS: Mapping[str, Stack] = {row.name: row for row in (
     Stack("current", "the code that each architecture mirrors", frozenset(), ""),
-    Stack("bitsandbytes-0.41", "4-bit layers keep their input, though no gradient needs it",
-          frozenset({"packed_inputs_kept"}),
-          "bitsandbytes 0.41 autograd/_functions.py, MatMul4Bit.forward: ctx.tensors = (A, B)"),
+    Stack("bitsandbytes-0.42", "4-bit layers keep their input, though no gradient needs it",
+          frozenset({"packed_inputs_kept", "always_dequantised"}),
+          "bitsandbytes 0.41.3 and 0.42.0 autograd/_functions.py, MatMul4Bit.forward: ctx.tensors = (A, B)"),
     Stack("transformers-4.48", "logits shifted by a copy in the loss", _SHIFT,
           "transformers 4.48.1 loss/loss_utils.py, ForCausalLMLoss"),
     Stack("transformers-4.46", "as 4.48; OPT copies queries, keys and values head by head", _OPT,
