@@ -52,8 +52,8 @@ def packed(model: torch.nn.Module, device: str) -> None:
         count = shape.numel()
         double = module.weight.compress_statistics
         blocks = -(-count // 64)
-        second = QuantState(absmax=empty(-(-blocks // 256), torch.float32), code=empty(256, torch.float32), blocksize=256,
-                            dtype=torch.float32) if double else None
+        second = QuantState(absmax=empty(-(-blocks // 256), torch.float32), code=empty(256, torch.float32),
+                            blocksize=256, dtype=torch.float32) if double else None
         state = QuantState(absmax=empty(blocks, torch.uint8 if double else torch.float32), shape=shape,
                            dtype=torch.bfloat16, blocksize=64, code=empty(16, torch.float32),
                            quant_type=module.weight.quant_type, state2=second,

@@ -38,9 +38,9 @@ PROGRAMS: tuple[Program, ...] = (
     Program(("LitGPT", "inference table"), reason=_STATIC),
     Program(("LitGPT", "quantize.md"), reason=_STATIC),
     Program(("LitGPT", "config_hub"), {"implementation": "litgpt", "loss": "pieces", "outputs": "logits"},
-            source="litgpt 0.4.5 finetune/lora.py and full.py, fit: `logits = model(…)` binds the name when the model has "
-                   "returned, so the last micro-batch's logits, and their graph, are alive during a forward. Samples are "
-                   "cut at 512 tokens: the one before is taken to be as long"),
+            source="litgpt 0.4.5 finetune/lora.py and full.py, fit: `logits = model(…)` binds the name when the model "
+                   "has returned, so the last micro-batch's logits, and their graph, are alive during a forward. "
+                   "Samples are cut at 512 tokens: the one before is taken to be as long"),
     Program(("LitGPT", "resource-tables"), {"implementation": "litgpt", "loss": "pieces", "outputs": "logits",
                                            "step": "first", "accumulation": 1},
             source="litgpt finetune/lora.py of 2023: get_batch puts the longest sample into the first micro-batch, and "
