@@ -18,6 +18,7 @@ from peakmem.immutable import replace
 from peakmem.ledger import Detail, Ledger, Parameters, Totals
 from peakmem.model import Model
 from peakmem.setup import Setup
+from peakmem.tables.resize import SIZES, resize
 from peakmem.version import __version__
 
 if TYPE_CHECKING:
@@ -31,11 +32,14 @@ def estimate(model: str | Path | Model, setup: Setup | None = None, *, allocator
     """The memory of one training step, or of one generation, to the byte.
 
     model: a preset's name, a path to a config.json or a folder with one, or a Model. settings: rows of the field
-    table, by name; `setup` instead of them, where one is at hand. allocator: whether PyTorch's allocator is run for
+    table, by name, `setup` instead of them, where one is at hand; and sizes of the model (tables/resize.py). allocator: whether PyTorch's allocator is run for
     the allocated, reserved and device totals; None: where a GPU is named.
     Errors: PeakmemError, in one line: unknown names, values out of range, settings that exclude each other.
     """
     found = model if isinstance(model, Model) else named(model)
+    sizes = {name: settings.pop(name) for name in tuple(settings) if name in (*SIZES, "tied")}
+    if sizes:
+        found = resize(found, **sizes)
     if setup is None:
         setup = Setup.of(**{"sequence": usual_sequence(found, settings)} | settings)
     structure, numbers = structure_of(found, setup)
