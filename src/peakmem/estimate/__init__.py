@@ -32,8 +32,8 @@ def estimate(model: str | Path | Model, setup: Setup | None = None, *, allocator
     """The memory of one training step, or of one generation, to the byte.
 
     model: a preset's name, a path to a config.json or a folder with one, or a Model. settings: rows of the field
-    table, by name, `setup` instead of them, where one is at hand; and sizes of the model (tables/resize.py). allocator: whether PyTorch's allocator is run for
-    the allocated, reserved and device totals; None: where a GPU is named.
+    table, by name, or `setup` with all of them; and sizes of the model (tables/resize.py). allocator: whether
+    PyTorch's allocator is run for the allocated, reserved and device totals; None: where a GPU is named.
     Errors: PeakmemError, in one line: unknown names, values out of range, settings that exclude each other.
     """
     found = model if isinstance(model, Model) else named(model)
