@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 DATA = Path(__file__).parent / "data"
+NO_DEFAULT = {"deepseek_v2": {"num_experts_per_tok": 6}, "ministral": {"head_dim": 128}, "glm4_moe": {"head_dim": 128}}
+"""Sizes that a class has no default for, or one that it cannot be built with."""
 CONFIGS = DATA / "configs"
 STATUS = pytest.StashKey[int]()
 

@@ -13,7 +13,7 @@ from peakmem.readers.defaults import ALIASES, DEFAULTS
 from peakmem.readers.hf_config import from_config
 from peakmem.readers.json_file import NotFinite, parse
 from peakmem.tables.resize import SIZES, resize
-from tests.conftest import CONFIGS
+from tests.conftest import CONFIGS, NO_DEFAULT
 
 FIELDS = sorted(
     {f for row in DEFAULTS.values() for f in row}
@@ -115,7 +115,7 @@ def test_any_cut_of_a_real_file(data: Any) -> None:
     ),
 )
 def test_any_size(kind: str, given_sizes: dict[str, Any]) -> None:
-    model = from_config({"model_type": kind, "num_experts_per_tok": 2})
+    model = from_config({"model_type": kind, **NO_DEFAULT.get(kind, {})})
     try:
         changed = resize(model, **given_sizes)
     except PeakmemError as error:
@@ -126,7 +126,7 @@ def test_any_size(kind: str, given_sizes: dict[str, Any]) -> None:
 
 def test_resizing_to_the_same_size_changes_nothing() -> None:
     for kind in DEFAULTS:
-        model = from_config({"model_type": kind, "num_experts_per_tok": 2})
+        model = from_config({"model_type": kind, **NO_DEFAULT.get(kind, {})})
         assert resize(model, hidden=model.hidden, layers=model.layers) == model
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from peakmem.errors import UnknownName, Unreadable
+from peakmem.errors import Impossible, UnknownName, Unreadable
 from peakmem.model import Model
 from peakmem.readers import read_model
 from peakmem.readers.defaults import ALIASES, DEFAULTS
 from peakmem.readers.hf_config import FAMILIES, NESTED, OLD_NAMES, from_config
-from tests.conftest import CONFIGS
+from tests.conftest import CONFIGS, NO_DEFAULT
 
 transformers = pytest.importorskip("transformers")
 OURS = sorted(p for p in CONFIGS.glob("*.json") if json.loads(p.read_text()).get("model_type") in FAMILIES)
@@ -24,7 +24,6 @@ OTHERS = sorted(p for p in CONFIGS.glob("*.json") if json.loads(p.read_text()).g
 
 OWN_WORDS = {"deepseek_v2", "deepseek_v3", "llama4_text", "qwen3_next", "mamba", "jamba", "nemotron_h"}
 """Families whose heads and layers have names of their own: tests/architectures/test_recent.py compares parameters."""
-COMPLETE = [kind for kind in FAMILIES if kind != "deepseek_v2"]  # whose class does not say num_experts_per_tok
 
 
 def theirs(config: dict[str, Any]) -> Any:
@@ -98,7 +97,8 @@ def same(model: Model, config: Any) -> None:
 
 def expanded(model: Model) -> tuple[str, ...]:
     """One word for each layer, also where all are alike."""
-    return model.layer_kinds or (("sliding" if model.window else "full"),) * model.layers
+    kinds = tuple(kind.partition(",")[0] for kind in model.layer_kinds)
+    return kinds or (("sliding" if model.window else "full"),) * model.layers
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda p: p.stem)
@@ -113,9 +113,46 @@ def test_an_unknown_architecture_is_refused_by_name(path: Path) -> None:
         read_model(path)
 
 
-@pytest.mark.parametrize("kind", COMPLETE)
+@pytest.mark.parametrize("kind", FAMILIES)
 def test_an_empty_file_means_the_class_defaults(kind: str) -> None:
-    same(from_config({"model_type": kind}), theirs({"model_type": kind}))
+    config = {"model_type": kind, **NO_DEFAULT.get(kind, {})}
+    same(from_config(config), theirs(config))
+
+
+SIZE_FIELDS = {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "n_embd",
+               "n_layer", "n_head", "d_model", "n_layers", "n_heads", "ffn_dim", "d_ff", "num_layers", "num_experts",
+               "num_local_experts", "n_routed_experts", "moe_intermediate_size", "embedding_size", "image_size"}
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_sizes_that_the_file_does_not_give_are_named(kind: str) -> None:
+    config = {"model_type": kind, **NO_DEFAULT.get(kind, {})}
+    for name, value in DEFAULTS[kind].items():
+        if name in SIZE_FIELDS and type(value) is int and name not in config:
+            assert f" {name} {value:,}" in assumed(config)
+            assert f" {name} " not in assumed({**config, name: value})
+            assert f" {name} " not in "".join(from_config(config, whole=True).notes)
+
+
+def assumed(config: dict[str, Any]) -> str:
+    return "\n".join(note for note in from_config(config).notes if note.startswith("not in "))
+
+
+def test_absent_sizes_are_named_with_their_part_of_the_file() -> None:
+    nested = {"model_type": "gemma3", "text_config": {"hidden_size": 2560, "num_hidden_layers": 34}}
+    assert "not in text_config" in assumed(nested) and "head_dim 256" in assumed(nested)
+    llava = read_model(CONFIGS / "llava-1.5-7b.json").notes
+    assert any("not in text_config" in note and "hidden_size 4,096" in note for note in llava)
+    assert "num_key_value_heads 32" in assumed({"model_type": "llama"})
+    assert "n_inner 3,072" in assumed({"model_type": "gpt2"})
+    assert "num_labels 2" in assumed({"model_type": "vit"})
+
+
+@pytest.mark.parametrize("kind", NO_DEFAULT)
+def test_a_size_that_no_default_stands_for_is_missing(kind: str) -> None:
+    for name in NO_DEFAULT[kind]:
+        with pytest.raises((Unreadable, Impossible), match=name):
+            from_config({"model_type": kind})
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
@@ -307,7 +344,8 @@ def test_what_is_not_used_is_said() -> None:
 
 
 def test_ordinary_files_need_no_notes() -> None:
-    assert read_model(CONFIGS / "gpt2.json").notes == ()
+    notes = read_model(CONFIGS / "gpt2.json").notes
+    assert notes == ("not in the file, so transformers' default holds: n_inner 3,072, tie_word_embeddings true",)
     assert len(read_model(CONFIGS / "llama-3.1-8b.json").notes) == 1  # its dtype
 
 

@@ -43,6 +43,9 @@ CODE = {
     ("mamba", "transformers"): "mamba",
     ("jamba", "transformers"): "jamba",
     ("nemotron_h", "transformers"): "nemotron_h",
+    **{(name, "transformers"): name for name in (
+        "ministral", "seed_oss", "glm", "glm4", "olmo", "olmo3", "olmoe", "smollm3", "minimax_m2", "qwen2_moe",
+        "glm4_moe")},
     ("bert", "transformers"): "bert",
     ("vit", "transformers"): "vit",
     ("roberta", "transformers"): "roberta",

@@ -42,13 +42,16 @@ def full_mask(m: Structure, dtype: str, packed: bool = True) -> Tensor:
 
 
 def sliding_mask(m: Structure, dtype: str, packed: bool = True) -> Tensor | None:
-    """create_sliding_window_causal_mask: fused kernels need none while the window holds all tokens."""
+    """create_sliding_window_causal_mask: fused kernels need none while the window holds all tokens.
+
+    empty_window: no window is one of 0 tokens (Qwen2-MoE), so the mask is made and no layer reads it.
+    """
     if packed:
         packed_sequences()
     see("sliding")
     if m.kernel("sliding") == "eager":
         return as_numbers(boolean_mask(windowed=True), dtype)
-    return boolean_mask(windowed=True) if m.has("narrow_window") else None
+    return boolean_mask(windowed=True) if m.has("narrow_window") or m.has("empty_window") else None
 
 
 def target_mask(m: Structure, dtype: str, packed: bool = False) -> Tensor | None:

@@ -170,10 +170,15 @@ def mixtral(f: Fields) -> Sizes:
 
 def qwen3_moe(f: Fields) -> Sizes:
     """Qwen3-MoE: experts in every `decoder_sparse_step`th layer that is not in `mlp_only_layers`."""
-    sizes = biased(f, decoder(f, "qk_norm", *router(f))) | experts(f, "num_experts", least=0)
+    window = f.count("sliding_window", null=0) if f.flag("use_sliding_window") else 0
+    return sparse_layers(f, biased(f, decoder(f, "qk_norm", *router(f)))) | {"window": window}
+
+
+def sparse_layers(f: Fields, sizes: Sizes) -> Sizes:
+    """The same decoder with experts in some layers, or in all."""
+    sizes |= experts(f, "num_experts", least=0)
     if f.flag("norm_topk_prob"):
         sizes["switches"] |= {"norm_topk"}
-    sizes["window"] = f.count("sliding_window", null=0) if f.flag("use_sliding_window") else 0
     expert_size, step = f.count("moe_intermediate_size"), f.count("decoder_sparse_step")
     dense = f.value("mlp_only_layers") or []
     if not isinstance(dense, list) or not all(type(i) is int for i in dense):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from peakmem.readers.defaults_kin import KIN, KIN_ALIASES
 from peakmem.readers.defaults_recent import RECENT, RECENT_ALIASES
 from peakmem.readers.defaults_towers import TOWER_ALIASES, TOWERS
 
@@ -81,6 +82,7 @@ DEFAULTS: Mapping[str, Row] = {
              "rotary_dim": 64, "n_inner": None, "activation_function": "gelu_new", "resid_pdrop": 0.0,
              "embd_pdrop": 0.0, "attn_pdrop": 0.0, "tie_word_embeddings": False},
     **RECENT,
+    **KIN,
     **TOWERS,
     "mpt": {"d_model": 2048, "n_heads": 16, "n_layers": 24, "max_seq_len": 2048, "vocab_size": 50368,
             "attn_config": None, "tie_word_embeddings": True},
@@ -113,6 +115,7 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
     "bloom": {"num_hidden_layers": "n_layer", "num_attention_heads": "n_head"},
     "mpt": {"hidden_size": "d_model", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"},
     **RECENT_ALIASES,
+    **KIN_ALIASES,
     **TOWER_ALIASES,
     "mixtral": {"num_experts": "num_local_experts"},
     "qwen3_moe": {"num_local_experts": "num_experts"},

@@ -14,13 +14,17 @@ ACTIVATIONS: Mapping[str, str] = {
     "gelu_pytorch_tanh": "gelu_pytorch_tanh", "quick_gelu": "quick_gelu", "relu2": "relu2",
 }
 """Names that a file may use, and the one name of each."""
+NO_SIZE = frozenset({"max_window_layers", "sliding_window", "attention_chunk_size", "pretraining_tp", "n_group",
+                     "topk_group", "pad_token_id", "num_ln_in_parallel_attn", "no_rope_layer_interval"})
+"""Counts that no parameter's size depends on."""
 
 
 class Fields:
     """A configuration with its defaults.
 
     file: name for messages, printable; given: what the file says; defaults: what holds where the file says nothing;
-    notes: what a reader of the answer should know, one line each.
+    notes: what a reader of the answer should know, one line each; assumed: sizes on which the file is silent, with
+    the part of the file, such as text_config, where they would stand.
     """
 
     def __init__(self, file: str, given: Mapping[str, Any], defaults: Mapping[str, Any],
@@ -30,6 +34,8 @@ class Fields:
         self.defaults = defaults
         self.used: set[str] = set()
         self.notes: list[str] = []
+        self.place = ""
+        self.assumed: dict[tuple[str, str], str] = {}
         # transformers lets the alias win over the field that it stands for
         for alias, name in (aliases or {}).items():
             if alias in self.given:
@@ -44,6 +50,8 @@ class Fields:
     def count(self, name: str, least: int = 1, most: int = LIMIT, null: int | None = None) -> int:
         """A whole number. null: what null means, where the field may be null. Errors: Unreadable."""
         value = self.value(name)
+        if name not in self.given and name not in NO_SIZE and (null if value is None else value):
+            self.assume(name, null if value is None else value)
         if value is None and null is not None:
             return null
         limits = f"give a whole number from {least:,} to {most:,}"
@@ -74,6 +82,8 @@ class Fields:
             return null
         if not isinstance(value, bool):
             raise self.wrong(name, "give true or false")
+        if name == "tie_word_embeddings" and name not in self.given:
+            self.assume(name, str(value).lower())
         return value
 
     def activation(self, name: str) -> str:
@@ -100,8 +110,14 @@ class Fields:
                 raise Unreadable(f"{self.file}: {name} has {printable(word)}; known: {', '.join(names)}")
         return tuple(names[word] for word in value)
 
+    def assume(self, name: str, value: object) -> None:
+        """A size that the file does not give, and what holds instead."""
+        self.assumed.setdefault((self.place, name), f"{value:,}" if type(value) is int else str(value))
+
     def wrong(self, name: str, allowed: str) -> Unreadable:
-        """The error for a field whose value cannot be."""
+        """The error for a field whose value cannot be, or that is not there and has no default."""
+        if name not in self.given and self.defaults.get(name) is None:
+            return Unreadable(f"{self.file}: {name} is missing, and has no default; {allowed}")
         value = self.given.get(name, self.defaults.get(name))
         what = value.text if isinstance(value, NotFinite) else "null" if value is None else printable(value, 40)
         kind = {bool: "a truth value", str: "a string", list: "a list", dict: "an object"}.get(type(value), "")

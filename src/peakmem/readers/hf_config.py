@@ -22,6 +22,7 @@ encoder_decoder    two stacks of layers, two sequences
 shared_inputs      tensors with gradients that every layer of a stack reads
 position_bias      T5: a trained bias on the scores, made in the first layer of a stack
 old_end_token      CLIP: the last token is the one with the largest number
+empty_window       Qwen2-MoE: no window is one of 0 tokens, whose mask is made and not used
 gated              the feed-forward has a gate      scaled_output  the last hidden states times a number
 
 `feed_forward` is that of the dense layers, or of an expert where all layers are experts. `positions` are rows of a
@@ -39,9 +40,11 @@ from peakmem.readers import (
     classics,
     decoders,
     encoder_decoders,
+    kin,
     mixtures,
     open_models,
     recurrent,
+    remote_code,
     towers,
     vision_language,
 )
@@ -61,6 +64,9 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
     "deepseek_v2": mixtures.deepseek_v2, "deepseek_v3": mixtures.deepseek_v3, "gpt_oss": mixtures.gpt_oss,
     "llama4_text": mixtures.llama4, "qwen3_next": recurrent.qwen3_next, "qwen3_5_text": recurrent.qwen3_5,
     "mamba": recurrent.mamba, "jamba": recurrent.jamba, "nemotron_h": recurrent.nemotron_h,
+    "ministral": kin.ministral, "seed_oss": kin.seed_oss, "glm": kin.glm, "glm4": kin.glm4, "olmo": kin.olmo,
+    "olmo3": kin.olmo3, "olmoe": kin.olmoe, "smollm3": kin.smollm3, "minimax_m2": kin.minimax_m2,
+    "qwen2_moe": kin.qwen2_moe, "glm4_moe": kin.glm4_moe,
     "mixtral": decoders.mixtral, "qwen3_moe": decoders.qwen3_moe, "gpt2": classics.gpt2,
     "gpt_neox": classics.gpt_neox, "opt": classics.opt, "bert": classics.bert, "vit": classics.vit,
     "t5": encoder_decoders.t5, "roberta": classics.roberta,
@@ -81,43 +87,54 @@ CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedL
                               "clip": "CLIPModel", "whisper": "WhisperForConditionalGeneration"}
 NESTED: Mapping[str, str] = {"gemma3": "gemma3_text", "llama4": "llama4_text", "qwen3_5": "qwen3_5_text"}
 """Files with a text part and a vision part: only the text part is read."""
-OLD_NAMES: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {"phi-msft": open_models.phi_msft,
-                                                                              "kimi_k2": mixtures.kimi_k2}
-"""model_type of files from before transformers had the class -> the same file under today's names."""
+OLD_NAMES: Mapping[str, Callable[[Mapping[str, Any], str], dict[str, Any]]] = {
+    "phi-msft": open_models.phi_msft, "kimi_k2": remote_code.kimi_k2, **remote_code.OWN_CODE}
+"""model_type that transformers has no class for -> the same file under the names of a class of the same shapes."""
 
 
-def from_config(config: Any, name: str = "model", file: str = "config.json") -> Model:
+def from_config(config: Any, name: str = "model", file: str = "config.json", whole: bool = False) -> Model:
     """The model that a parsed config.json describes.
 
-    name: what the user calls it; file: what messages call the file, printable.
+    name: what the user calls it; file: what messages call the file, printable; whole: where it is silent, the class's
+    defaults are meant, and no note says so.
     Errors: Unreadable (a field is not what it should be), Impossible (two sizes contradict each other),
     UnknownName (an architecture or activation that peakmem does not know).
     """
     if not isinstance(config, dict):
         raise Unreadable(f"{file} holds {_what(config)}, not an object with the fields of a model")
-    given: dict[str, Any] = config
-    kind, notes = given.get("model_type"), []
-    if not isinstance(kind, str):
-        raise Unreadable(f"{file}: model_type is {'missing' if kind is None else printable(kind, 40)}; known: "
-                         f"{', '.join(sorted(FAMILIES))}")
-    if kind in NESTED:
-        given, kind = _text_part(given, NESTED[kind], file), NESTED[kind]
-        notes.append("text part only: what belongs to images is not counted")
-    if kind in OLD_NAMES:
-        given = OLD_NAMES[kind](given)
-        kind = given["model_type"]
-        notes.append(f"model_type {config['model_type']} is read as {kind}, its fields under today's names")
+    given, notes = translated(config, file)
+    kind = given["model_type"]
     if kind not in FAMILIES:
         raise UnknownName(f"model_type in {file}:", kind, (*FAMILIES, *NESTED, *OLD_NAMES))
     fields = Fields(file, given, DEFAULTS[kind], ALIASES.get(kind))
+    fields.place = "text_config" if config["model_type"] in NESTED else ""
     sizes = FAMILIES[kind](fields)
-    notes += [*_class_note(kind, fields), *fields.notes, *_unused(fields)]
+    notes += [*([] if whole else _assumed(fields)), *_class_note(kind, fields), *fields.notes, *_unused(fields)]
     stored, why = None, ""
     if given.get("quantization_config") is not None:
         stored, why = stored_of(given["quantization_config"], sizes["layers"])
         notes += [why] if why else []
     return Model(name=name, architecture=kind, stored=stored, source=f"config.json ({given.get('model_type')})",
                  notes=tuple(dict.fromkeys(notes)), **sizes)
+
+
+def translated(config: Mapping[str, Any], file: str) -> tuple[dict[str, Any], list[str]]:
+    """The same file for a class that transformers has, and what was done, in words. Errors: Unreadable, Impossible."""
+    given, notes = dict(config), []
+    for _ in range(2):  # a text part may have an old name
+        kind = given.get("model_type")
+        if not isinstance(kind, str):
+            raise Unreadable(f"{file}: model_type is {'missing' if kind is None else printable(kind, 40)}; known: "
+                             f"{', '.join(sorted((*FAMILIES, *NESTED, *OLD_NAMES)))}")
+        if kind in NESTED:
+            given = _text_part(given, NESTED[kind], file)
+            notes.append("text part only: what belongs to images is not counted")
+        elif kind in OLD_NAMES:
+            given = OLD_NAMES[kind](given, file)
+            notes.append(f"model_type {kind} is read as {given['model_type']}" + (
+                f": its code lies beside its weights, and is counted as that of {given['model_type']} in the same sizes"
+                if kind in remote_code.OWN_CODE else ", its fields under today's names"))
+    return given, notes
 
 
 def _text_part(config: Mapping[str, Any], kind: str, file: str) -> dict[str, Any]:
@@ -127,6 +144,15 @@ def _text_part(config: Mapping[str, Any], kind: str, file: str) -> dict[str, Any
     # the outer class owns the head, and decides whether it is tied
     outer = {"tie_word_embeddings", "quantization_config", "dtype", "torch_dtype"} & set(config)
     return {"model_type": kind, **text, **{name: config[name] for name in sorted(outer)}}
+
+
+def _assumed(fields: Fields) -> list[str]:
+    """Sizes that the file does not give, with the values taken; one line for each part of the file."""
+    places: dict[str, list[str]] = {}
+    for (place, name), value in fields.assumed.items():
+        places.setdefault(place, []).append(f"{name} {value}")
+    return [f"not in {place or 'the file'}, so transformers' default holds: {', '.join(found)}"
+            for place, found in places.items()]
 
 
 def _class_note(kind: str, fields: Fields) -> list[str]:

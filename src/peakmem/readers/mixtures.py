@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from peakmem.errors import Impossible
 from peakmem.readers.decoders import router
@@ -11,11 +10,6 @@ from peakmem.readers.fields import Fields
 from peakmem.readers.shared import KINDS, Sizes, even, experts, kv_heads, layers, refuse, rope_switches, windowed
 
 CHUNKS: Mapping[str, str] = {"full_attention": "full", "chunked_attention": "chunked"}
-
-
-def kimi_k2(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Kimi-K2's files name DeepSeek-V3's class and fields under a model_type of their own."""
-    return {**config, "model_type": "deepseek_v3"}
 
 
 def base(f: Fields, *switches: str) -> Sizes:
@@ -36,20 +30,10 @@ def latent(f: Fields, *switches: str) -> Sizes:
     heads = f.count("num_attention_heads")
     plain, turned = f.count("qk_nope_head_dim"), even(f, "qk_rope_head_dim", f.count("qk_rope_head_dim"))
     ranks = {"lk": f.count("kv_lora_rank"), "lq": f.count("q_lora_rank", null=0)}
-    chosen = experts(f, "n_routed_experts")
-    expert = f.count("moe_intermediate_size")
-    shared = f.count("n_shared_experts", least=0, null=0)
-    groups = {"G": f.count("n_group", null=1), "Kg": f.count("topk_group", null=1)}
-    if chosen["experts"] % groups["G"] or groups["Kg"] > groups["G"]:
-        raise Impossible(f"{f.file}: {f.said('n_group')} must divide {f.said('n_routed_experts')}, and "
-                         f"{f.said('topk_group')} of the groups are chosen")
-    refuse(f, "output_router_logits", "the logits of every router are then handed out")
-    sizes = base(f, *switches) | chosen | {
-        "heads": heads, "kv_heads": heads, "head_size": plain + turned, "expert_feed_forward": expert,
-        "feed_forward": f.count("intermediate_size"),
-        "sizes": {**ranks, **groups, "dn": plain, "dr": turned, "dv": f.count("v_head_dim"), "y": expert * shared}}
-    if not shared:
-        raise Impossible(f"{f.file}: {f.said('n_shared_experts')}: transformers' class always has shared experts")
+    mixed = grouped_experts(f)
+    sizes = base(f, *switches) | mixed | {
+        "heads": heads, "kv_heads": heads, "head_size": plain + turned, "feed_forward": f.count("intermediate_size"),
+        "sizes": {**ranks, **mixed["sizes"], "dn": plain, "dr": turned, "dv": f.count("v_head_dim")}}
     for field, switch in (("attention_bias", "attention_bias"), ("q_lora_rank", "query_latent")):
         if f.value(field):
             sizes["switches"] |= {switch}
@@ -58,6 +42,28 @@ def latent(f: Fields, *switches: str) -> Sizes:
     f.notes.append(f"the cache holds latents, {kept:,} numbers a token and layer, as transformers 5.24 does; an engine "
                    f"that caches whole keys and values holds {whole:,}")
     return sizes | first_dense(f, sizes)
+
+
+def grouped_experts(f: Fields) -> Sizes:
+    """Experts in groups, chosen by groups first, and some that every token meets. Errors: Impossible."""
+    chosen, expert = experts(f, "n_routed_experts"), f.count("moe_intermediate_size")
+    shared = f.count("n_shared_experts", least=0, null=0)
+    groups = {"G": f.count("n_group", null=1), "Kg": f.count("topk_group", null=1)}
+    if chosen["experts"] % groups["G"] or groups["Kg"] > groups["G"]:
+        raise Impossible(f"{f.file}: {f.said('n_group')} must divide {f.said('n_routed_experts')}, and "
+                         f"{f.said('topk_group')} of the groups are chosen")
+    refuse(f, "output_router_logits", "the logits of every router are then handed out")
+    if not shared:
+        raise Impossible(f"{f.file}: {f.said('n_shared_experts')}: transformers' class always has shared experts")
+    return chosen | {"expert_feed_forward": expert, "sizes": {**groups, "y": expert * shared}}
+
+
+def prediction_layers(f: Fields) -> None:
+    """What files call layers for multi-token prediction is only noted."""
+    more = f.count("num_mtp_layers" if "num_mtp_layers" in f.given else "num_nextn_predict_layers", least=0, null=0)
+    if more:
+        f.notes.append(f"{more} layer{'s' if more > 1 else ''} for multi-token prediction in the file's weights: "
+                       "transformers' class does not have them, and they are not counted")
 
 
 def first_dense(f: Fields, sizes: Sizes) -> Sizes:
@@ -90,10 +96,7 @@ def deepseek_v3(f: Fields) -> Sizes:
     for field, switch in (("norm_topk_prob", "norm_topk"), ("rope_interleave", "interleaved_rope")):
         if f.flag(field, null=False):
             sizes["switches"] |= {switch}
-    more = f.count("num_mtp_layers" if "num_mtp_layers" in f.given else "num_nextn_predict_layers", least=0, null=0)
-    if more:
-        f.notes.append(f"{more} layer{'s' if more > 1 else ''} for multi-token prediction in the file's weights: "
-                       "transformers' class does not have them, and they are not counted")
+    prediction_layers(f)
     return sizes
 
 

@@ -92,7 +92,7 @@ PHI_MSFT: Mapping[str, str] = {
 """Names in the files of microsoft/phi-1_5 and phi-2 from before transformers had the class, and its names."""
 
 
-def phi_msft(given: Mapping[str, Any]) -> dict[str, Any]:
+def phi_msft(given: Mapping[str, Any], file: str) -> dict[str, Any]:
     """A phi-msft file under today's names; what it means by null and by rotary_dim is made explicit."""
     config = {PHI_MSFT.get(name, name): value for name, value in given.items() if name != "rotary_dim"}
     config["model_type"] = "phi"

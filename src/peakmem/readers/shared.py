@@ -119,7 +119,10 @@ def labels(f: Fields) -> int:
         return len(names)
     if names is not None and not isinstance(names, dict):
         raise f.wrong("id2label", "give an object with one name for each class")
-    return f.count("num_labels") if f.given.get("num_labels") is not None else 2
+    if f.given.get("num_labels") is not None:
+        return f.count("num_labels")
+    f.assume("num_labels", 2)
+    return 2
 
 
 def side(f: Fields, name: str) -> int:

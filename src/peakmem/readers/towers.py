@@ -18,7 +18,7 @@ def part(f: Fields, name: str, defaults: Mapping[str, Any]) -> Fields:
     if value is not None and not isinstance(value, dict):
         raise Unreadable(f"{f.file}: {name} is {printable(value, 40)}; give an object")
     inner = Fields(f"{f.file}, {name}", value or {}, defaults)
-    inner.notes = f.notes
+    inner.notes, inner.assumed, inner.place = f.notes, f.assumed, name
     return inner
 
 
@@ -57,6 +57,8 @@ def resnet(f: Fields) -> Sizes:
     for name, value in (("hidden_sizes", widths), ("depths", depths)):
         if not isinstance(value, (list, tuple)) or not 0 < len(value) < 10:
             raise f.wrong(name, "give a list with one number for each of at most nine stages")
+        if name not in f.given:
+            f.assume(name, ", ".join(str(number) for number in value))
     if len(widths) != len(depths):
         raise Impossible(f"{f.file}: hidden_sizes has {len(widths)} entries, depths {len(depths)}; give as many")
     sizes = {"ch0": stem} | {f"ch{i}": _entry(f, "hidden_sizes", width) for i, width in enumerate(widths, 1)}

@@ -20,6 +20,7 @@ def together(f: Fields, text: Sizes, image: Model) -> Sizes:
     """A decoder with a tower whose layers run first."""
     kinds = text.get("layer_kinds") or ("sliding" if text.get("window") else "full",) * text["layers"]
     f.notes.append(NOTE)
+    f.assumed.pop(("text_config", "tie_word_embeddings"), None)  # the whole model's word counts
     return text | {
         "layers": image.layers + text["layers"], "layer_kinds": ("image",) * image.layers + tuple(kinds),
         "image": image.image, "patch": image.patch, "channels": image.channels, "towers": (image,),
@@ -35,6 +36,7 @@ def llava(f: Fields) -> Sizes:
     if kind not in TEXTS:
         raise UnknownName(f"text model in {f.file}:", str(kind), TEXTS)
     inner = Fields(given.file, given.given, DEFAULTS[kind], ALIASES.get(kind))
+    inner.notes, inner.assumed, inner.place = f.notes, f.assumed, given.place
     text = TEXTS[kind](inner)
     pictures = part(f, "vision_config", LLAVA_VISION if f.value("vision_config") is None else CLIP_VISION)
     tower = pictures.value("model_type") or "clip_vision_model"
@@ -53,9 +55,10 @@ def qwen_vl(f: Fields, kind: str, read: Any) -> Sizes:
     """A Qwen with a tower of its own; older files have the text part's fields beside the tower's."""
     given = f.given if f.value("text_config") is None else part(f, "text_config", {}).given
     inner = Fields(f.file, given, QWEN_TEXT[kind])
+    inner.notes, inner.assumed = f.notes, f.assumed
+    inner.place = "" if f.value("text_config") is None else "text_config"
     text = read(inner)
     f.used |= inner.used
-    f.notes += inner.notes
     image = qwen_tower(part(f, "vision_config", QWEN_VISION[kind]), kind)
     return together(f, text | {"tied": f.flag("tie_word_embeddings")}, image)
 

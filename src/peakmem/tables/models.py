@@ -88,7 +88,7 @@ def find_model(name: str) -> Model:
     row = presets().get(name) or _by_key().get(_key(name))
     if row is None:
         raise UnknownName("model", name, presets(), "peakmem list models")
-    model = from_config(row.config, row.name, f"preset {row.name}")
+    model = from_config(row.config, row.name, f"preset {row.name}", whole=True)
     return replace(model, source=row.source)
 
 
@@ -117,6 +117,6 @@ def custom(layers: int = 12, hidden: int = 768, heads: int = 12, vocabulary: int
     whole = {name: number(f"--{name}", value, int, 1, 10**9) for name, value in sizes.items()}
     config = {"model_type": "gpt2", "n_layer": whole["layers"], "n_embd": whole["hidden"], "n_head": whole["heads"],
               "vocab_size": whole["vocabulary"], "n_positions": whole["positions"], "tie_word_embeddings": tied}
-    model = from_config(config, "custom", "custom")
+    model = from_config(config, "custom", "custom", whole=True)
     note = f"a GPT-2 block with feed-forward 4 × hidden and at least {whole['positions']:,} learned positions"
     return replace(model, source="given dimensions", longest=0, notes=(note, *model.notes))

@@ -9,7 +9,7 @@ from peakmem.errors import Impossible, printable
 from peakmem.model import Model
 from peakmem.readers import called
 from peakmem.readers.defaults import DEFAULTS
-from peakmem.readers.hf_config import NESTED, OLD_NAMES, from_config
+from peakmem.readers.hf_config import from_config, translated
 from peakmem.readers.json_file import read_json
 from peakmem.tables.models import custom, find_model, presets
 from peakmem.tables.resize import resize
@@ -78,13 +78,7 @@ def _config(word: str, is_file: bool, sizes: Mapping[str, Any]) -> tuple[dict[st
         return dict(presets()[found.name].config), found.name
     given = read_json(word)
     from_config(given, called(word), printable(word)[1:-1])  # refuses what is no configuration
-    kind = given["model_type"]
-    if kind in NESTED:
-        outer = {key: given[key] for key in ("tie_word_embeddings",) if key in given}
-        given = {"model_type": NESTED[kind], **(given.get("text_config") or {}), **outer}
-    elif kind in OLD_NAMES:
-        given = OLD_NAMES[kind](given)
-    return dict(given), called(word)
+    return translated(given, printable(word)[1:-1])[0], called(word)
 
 
 def _resized(config: dict[str, Any], model: Model, wanted: Model) -> dict[str, Any]:

@@ -1,0 +1,85 @@
+"""OLMoE, as transformers 5.24 runs it (models/olmoe/modeling_olmoe.py): norms on q and k span all heads; experts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
+from peakmem.architectures.mixtral import expert_rows, moe_lm, router_rows
+from peakmem.architectures.qwen3_moe import sparse
+from peakmem.estimate.attention import attend
+from peakmem.estimate.inference import cached
+from peakmem.estimate.masks import causal_mask
+from peakmem.estimate.positions import positions, rotary, rotate
+from peakmem.estimate.shapes import split_heads
+from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Tensor, scope
+from peakmem.estimate.weights import embed, project, rms
+
+MIRRORS = "transformers 5.24.0 models/olmoe/modeling_olmoe.py, experts implementation grouped_mm"
+
+
+def define(m: Structure) -> Definition:
+    yield from embedding("model.embed_tokens", "V", "h")
+    yield Layers("model.layers", lambda kind: block_rows(m))
+    yield from rms_norm("model.norm")
+    yield from rotary_buffers(m)
+    if not m.has("tied"):
+        yield from linear("lm_head", "V", "h")
+
+
+def block_rows(m: Structure) -> Iterator[Row]:
+    biased = m.has("attention_bias")
+    yield from linear("self_attn.q_proj", "(a d)", "h", biased)
+    yield from linear("self_attn.k_proj", "(k d)", "h", biased)
+    yield from linear("self_attn.v_proj", "(k d)", "h", biased)
+    yield from linear("self_attn.o_proj", "h", "(a d)", m.has("output_bias"))
+    yield from rms_norm("self_attn.q_norm", "(a d)")
+    yield from rms_norm("self_attn.k_norm", "(k d)")
+    yield from router_rows(m, "mlp.gate")
+    yield from expert_rows(m, "mlp.experts")
+    yield from rms_norm("input_layernorm")
+    yield from rms_norm("post_attention_layernorm")
+
+
+def forward(m: Structure, ids: Tensor) -> Tensor:
+    return moe_lm(m, lambda: model(m, ids))
+
+
+def model(m: Structure, ids: Tensor) -> Tensor:
+    with scope("model"):
+        x = inputs_embeds = embed(ids, "embed_tokens")
+        position_ids = positions()
+        mask = causal_mask(m, x.dtype)
+        cos, sin = rotary(m, x.dtype)
+        for _ in m.layers("layers"):
+            x = m.layer(block, x, mask, cos, sin, position_ids)
+        x = rms(x, "norm")
+        del inputs_embeds
+        return x
+
+
+def block(m: Structure, x: Tensor, mask: Tensor | None, cos: Tensor, sin: Tensor, position_ids: Tensor) -> Tensor:
+    residual = x
+    x = rms(x, "input_layernorm")
+    x, probabilities = attention(m, x, cos, sin, mask)
+    x = residual + x
+    residual = x
+    x = rms(x, "post_attention_layernorm")
+    x = sparse(m, x)
+    x = residual + x
+    del probabilities
+    return x
+
+
+def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor,
+              mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    with scope("self_attn"):
+        q = rms(project(x, "q_proj"), "q_norm")
+        k = rms(project(x, "k_proj"), "k_norm")
+        v = project(x, "v_proj")
+        q, k, v = split_heads(q, "b a s d"), split_heads(k, "b k s d"), split_heads(v, "b k s d")
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        k, v = cached(m, k, v)
+        x, probabilities = attend(m, q, k, v, mask)
+        return project(x, "o_proj"), probabilities

@@ -1,0 +1,63 @@
+"""SmolLM3, as transformers 5.24 runs it (models/smollm3/modeling_smollm3.py): Llama, every fourth layer unturned."""
+
+from __future__ import annotations
+
+from peakmem.architectures import llama
+from peakmem.estimate.attention import attend
+from peakmem.estimate.inference import cached
+from peakmem.estimate.losses import causal_lm
+from peakmem.estimate.masks import layer_masks
+from peakmem.estimate.positions import positions, rotary, rotate
+from peakmem.estimate.shapes import swap, view
+from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Tensor, scope
+from peakmem.estimate.weights import embed, project, rms
+
+MIRRORS = "transformers 5.24.0 models/smollm3/modeling_smollm3.py"
+
+define = llama.define
+
+
+def forward(m: Structure, ids: Tensor) -> Tensor:
+    return causal_lm(m, lambda: model(m, ids), "model.embed_tokens")
+
+
+def model(m: Structure, ids: Tensor) -> Tensor:
+    with scope("model"):
+        x = inputs_embeds = embed(ids, "embed_tokens")
+        position_ids = positions()
+        slides = any(kind.startswith("sliding") for kind in m.kinds())
+        masks = layer_masks(m, x.dtype, ("full", "sliding") if slides else ("full",))
+        cos, sin = rotary(m, x.dtype)
+        for kind in m.layers("layers"):
+            x = m.layer(block, x, masks[kind.partition(",")[0]], cos, sin, position_ids, "unturned" not in kind)
+        x = rms(x, "norm")
+        del inputs_embeds
+        return x
+
+
+def block(m: Structure, x: Tensor, mask: Tensor | None, cos: Tensor, sin: Tensor, position_ids: Tensor,
+          turns: bool) -> Tensor:
+    residual = x
+    x = rms(x, "input_layernorm")
+    x, probabilities = attention(m, x, cos, sin, mask, turns)
+    x = residual + x
+    residual = x
+    x = rms(x, "post_attention_layernorm")
+    x = llama.mlp(m, x)
+    x = residual + x
+    del probabilities
+    return x
+
+
+def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
+              turns: bool) -> tuple[Tensor, Tensor | None]:
+    with scope("self_attn"):
+        q = llama.heads(m, x, "q", "a")
+        k = llama.heads(m, x, "k", "k")
+        v = swap(view(project(x, "v_proj"), "b s k d"), "b k s d")
+        if turns:
+            q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        k, v = cached(m, k, v)
+        x, probabilities = attend(m, q, k, v, mask)
+        return project(x, "o_proj"), probabilities

@@ -1,0 +1,117 @@
+"""Families that are others' kin: parameters of the real models, traced steps to the byte, generation that folds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from peakmem.errors import Impossible, Unreadable
+from peakmem.estimate import parameters_of
+from peakmem.estimate.interpret import interpret
+from peakmem.estimate.replay import compiled, replay
+from peakmem.estimate.settings import structure_of
+from peakmem.readers.hf_config import from_config
+from peakmem.setup import Setup
+from tests.architectures.test_decoders import real_model, sides
+from tests.reference_steps import DATA, differences, events_by_phase
+
+TINY = {record["id"]: record for record in json.loads((DATA / "traced_kin.json").read_text())}
+
+BASE = {"hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 4, "num_attention_heads": 6,
+        "num_key_value_heads": 2, "vocab_size": 97, "max_position_embeddings": 64, "pad_token_id": 0}
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 24}
+WINDOWS = {"sliding_window": 20, "layer_types": ["sliding_attention", "full_attention"] * 2}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "ministral": {"model_type": "ministral", "head_dim": 10, **WINDOWS},
+    "ministral, all slide": {"model_type": "ministral", "head_dim": 8, "sliding_window": 9,
+                             "tie_word_embeddings": True},
+    "seed_oss": {"model_type": "seed_oss", "head_dim": 10, "attention_out_bias": True, "mlp_bias": True},
+    "glm": {"model_type": "glm", "head_dim": 12},
+    "glm, no biases, all turned": {"model_type": "glm", "head_dim": 12, "attention_bias": False,
+                                   "partial_rotary_factor": 1.0},
+    "glm4": {"model_type": "glm4", "head_dim": 12},
+    "olmo": {"model_type": "olmo", "attention_bias": True},
+    "olmo3": {"model_type": "olmo3", "sliding_window": 20},
+    "olmoe": {"model_type": "olmoe", "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True},
+    "smollm3": {"model_type": "smollm3", "use_sliding_window": True, "sliding_window": 20, "mlp_bias": True},
+    "smollm3, no windows": {"model_type": "smollm3", "no_rope_layers": [1, 0, 0, 1]},
+    "minimax_m2": {"model_type": "minimax_m2", "head_dim": 12, "num_local_experts": 4, "num_experts_per_tok": 2,
+                   "rotary_dim": 6},
+    "qwen2_moe": {"model_type": "qwen2_moe", "num_experts": 4, "shared_expert_intermediate_size": 28,
+                  "mlp_only_layers": [1], **EXPERTS},
+    "qwen2_moe, windows": {"model_type": "qwen2_moe", "num_experts": 4, "shared_expert_intermediate_size": 28,
+                           "use_sliding_window": True, "sliding_window": 20, "max_window_layers": 3, **EXPERTS},
+    "glm4_moe": {"model_type": "glm4_moe", "head_dim": 12, "n_routed_experts": 8, "n_group": 2, "topk_group": 1,
+                 "use_qk_norm": True, "attention_bias": True, **EXPERTS},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_parameters_are_those_of_transformers(variant: str) -> None:
+    config = BASE | VARIANTS[variant]
+    structure, numbers = structure_of(from_config(config), Setup.of(sequence=16), unfold=True)
+    ours = []
+    for key, p in interpret(structure).parameters.items():
+        layer = key.partition(".")[0] if p.full_name != key else ""
+        ours.append((p.full_name.replace("*", layer), sides(p.dims, numbers)))
+    assert ours == [(name, tuple(p.shape)) for name, p in real_model(config).named_parameters()]
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_tiny_steps(name: str) -> None:
+    assert differences(TINY[name]) == {}
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_every_allocation(name: str) -> None:
+    for phase, (ours, want) in events_by_phase(TINY[name]).items():
+        assert ours == want, phase
+
+
+def test_every_family_is_traced() -> None:
+    traced = {record["config"]["model_type"] for record in TINY.values()}
+    assert traced == {config["model_type"] for config in VARIANTS.values()}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_generation_folds(variant: str) -> None:
+    """Prefill and decoding of n layers are those of one body, n times."""
+    levels = []
+    for unfold in (False, True):
+        setup = Setup.of(run="inference", sequence=16, generate=8, precision="bf16")
+        structure, numbers = structure_of(from_config(BASE | VARIANTS[variant]), setup, unfold=unfold)
+        levels.append(replay(compiled(interpret(structure)), numbers))
+    assert levels[0] == levels[1]
+
+
+def test_clamped_olmo_is_refused() -> None:
+    with pytest.raises(Impossible, match="clip_qkv is 8"):
+        from_config({"model_type": "olmo", "clip_qkv": 8.0})
+
+
+# Published totals: Qwen/Qwen-1_8B, THUDM/chatglm3-6b, internlm/internlm2-7b, baichuan-inc/Baichuan2-7B.
+OWN_CODE = {
+    "qwen": (1836828672, {"hidden_size": 2048, "intermediate_size": 11008, "num_attention_heads": 16,
+                          "num_hidden_layers": 24, "vocab_size": 151936, "kv_channels": 128, "no_bias": True}),
+    "chatglm": (6243584000, {"hidden_size": 4096, "ffn_hidden_size": 13696, "num_attention_heads": 32,
+                             "num_layers": 28, "padded_vocab_size": 65024, "kv_channels": 128, "add_qkv_bias": True,
+                             "multi_query_attention": True, "multi_query_group_num": 2, "add_bias_linear": False}),
+    "internlm2": (7737708544, {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+                               "num_key_value_heads": 8, "num_hidden_layers": 32, "vocab_size": 92544, "bias": False}),
+    "baichuan": (7505973248, {"hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
+                              "num_hidden_layers": 32, "vocab_size": 125696}),
+}
+
+
+@pytest.mark.parametrize("kind", OWN_CODE)
+def test_files_with_code_of_their_own(kind: str) -> None:
+    total, sizes = OWN_CODE[kind]
+    model = from_config({"model_type": kind, **sizes})
+    assert parameters_of(*structure_of(model, Setup.of(sequence=16))).total == total
+    assert any("code lies beside its weights" in note for note in model.notes)
+    for name in sizes:
+        if name.endswith(("size", "heads", "layers")) and name != "num_key_value_heads":
+            with pytest.raises(Unreadable, match=f"{name} missing"):
+                from_config({"model_type": kind, **{key: value for key, value in sizes.items() if key != name}})
