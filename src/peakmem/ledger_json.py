@@ -30,8 +30,7 @@ def as_json(ledger: Ledger, timeline: bool = False) -> dict[str, Any]:
         "peak": {"bytes": peak.bytes, "moment": peak.moment, "by_kind": dict(peak.by_kind),
                  "formula": peak.formula, "substituted": peak.substituted},
         "kinds": {kind: vars(value).copy() for kind, value in ledger.kinds.items()},
-        "chart": [{"moment": row.moment, "end": row.end, "peak": row.peak, "by_kind": dict(row.by_kind),
-                   "peak_by_kind": dict(row.peak_by_kind)} for row in ledger.chart],
+        "chart": [row_as_json(row) for row in ledger.chart],
         "phases": dict(ledger.phases),
         "parameters": vars(ledger.parameters).copy(),
         "flops": dict(ledger.detail.flops),
@@ -40,6 +39,11 @@ def as_json(ledger: Ledger, timeline: bool = False) -> dict[str, Any]:
     if timeline:
         result["timeline"] = [[moment, dict(by_kind)] for moment, by_kind in ledger.timeline]
     return result
+
+
+def row_as_json(row: ChartRow) -> dict[str, Any]:
+    return {"moment": row.moment, "end": row.end, "peak": row.peak, "by_kind": dict(row.by_kind),
+            "peak_by_kind": dict(row.peak_by_kind)}
 
 
 def read(path: str | Path) -> Ledger:

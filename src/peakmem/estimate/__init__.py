@@ -15,7 +15,7 @@ from peakmem.estimate.settings import structure_of, way_of_step
 from peakmem.estimate.stored import notes_on_weights
 from peakmem.estimate.structure import Structure
 from peakmem.immutable import replace
-from peakmem.ledger import Detail, Ledger, Parameters, Totals
+from peakmem.ledger import Detail, Ledger, Outline, Parameters, Totals
 from peakmem.model import Model
 from peakmem.setup import Setup
 from peakmem.tables.resize import SIZES, resize
@@ -62,6 +62,7 @@ def estimate(model: str | Path | Model, setup: Setup | None = None, *, allocator
         parameters=parameters_of(structure, numbers),
         walk=lambda: walked(structure, numbers, found, setup.gpu),
         unroll=lambda: over_time(structure, numbers, found),
+        draw=lambda: outlined(structure, numbers, found),
     )
 
 
@@ -97,6 +98,12 @@ def walked(structure: Structure, numbers: dict[str, Any], model: Model, gpu: str
     source = code_of(structure.architecture, structure.implementation).MIRRORS
     detail = detail_of(interpret(structure), numbers, model.layers, source)
     return replace(detail, lines=detail.lines + lines_outside(structure, gpu))
+
+
+def outlined(structure: Structure, numbers: dict[str, Any], model: Model) -> Outline:
+    from peakmem.estimate.account import walk_of
+
+    return walk_of(interpret(structure), numbers, model.layers)[1]
 
 
 def over_time(structure: Structure, numbers: dict[str, Any], model: Model) -> tuple[tuple[str, dict[str, int]], ...]:

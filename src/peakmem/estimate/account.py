@@ -12,7 +12,7 @@ from peakmem.estimate.replay import value
 from peakmem.estimate.tape import Key, Tape
 from peakmem.estimate.walk import Highest, Region, Spot, Walk
 from peakmem.immutable import replace
-from peakmem.ledger import KINDS, ChartRow, Detail, KindPeak, Line, Peak
+from peakmem.ledger import KINDS, ChartRow, Detail, KindPeak, Line, Outline, Peak
 
 RECIPES = {  # chart rows of a phase, and after how many thirds of the layers each ends
     "forward": (("F1", 1), ("F2", 2), ("F3", 3)),
@@ -25,16 +25,20 @@ SINGLE = {"start": "start", "optimizer": "step", "clear": "clear", "load": "load
 
 def detail_of(tape: Tape, numbers: Mapping[str, Any], layers: int, source: str) -> Detail:
     """Walk the tape once and write the account."""
-    kinds = [KINDS.index(kind) for kind in kinds_of(tape)]
-    walk = Walk(tape, numbers, kinds)
-    chart = chart_of(walk, layers)
+    walk, outline = walk_of(tape, numbers, layers)
     lines = lines_of(walk, layers, source)
     found = {kind: kind_peak(walk, i, kind, layers, lines, source)
              for i, kind in enumerate(KINDS) if walk.kind_peaks[i].spot}
-    letters, figures = formula_of(walk, counts_until(walk, walk.peak.spot))
-    moment = moment_name(walk, walk.peak.spot, layers)
-    peak = Peak(walk.peak.bytes, moment, by_kind(walk.peak.by_kind), letters, figures)
-    return Detail(peak, found, chart, lines, flops_of(tape, numbers))
+    rule = formula_of(walk, counts_until(walk, walk.peak.spot))
+    peak = Peak(walk.peak.bytes, outline.moment, outline.by_kind, *rule)
+    return Detail(peak, found, outline.chart, lines, flops_of(tape, numbers))
+
+
+def walk_of(tape: Tape, numbers: Mapping[str, Any], layers: int) -> tuple[Walk, Outline]:
+    """A finished walk, and what it saw from afar."""
+    walk = Walk(tape, numbers, [KINDS.index(kind) for kind in kinds_of(tape)])
+    chart = chart_of(walk, layers)  # this runs it
+    return walk, Outline(moment_name(walk, walk.peak.spot, layers), by_kind(walk.peak.by_kind), chart)
 
 
 def kinds_of(tape: Tape) -> list[str]:
@@ -68,9 +72,8 @@ def chart_of(walk: Walk, layers: int) -> tuple[ChartRow, ...]:
 def thirds_of(walk: Walk, phase: int, regions: list[Region], layers: int, family: str) -> list[ChartRow]:
     """A phase in three rows: third i ends after layer ⌊i·n/3⌋, in order of execution."""
     thirds = RECIPES[family]
-    limits = [layers * third // 3 for _, third in thirds]
-    if family == "backward":
-        limits = [layers - layers * (3 - third) // 3 for _, third in thirds]
+    limits = [layers - layers * (3 - third) // 3 if family == "backward" else layers * third // 3
+              for _, third in thirds]
     made: list[ChartRow] = []
 
     def close(index: int) -> None:
@@ -220,7 +223,6 @@ def formula_of(walk: Walk, counts: dict[int, Count], kind: int | None = None) ->
 def kind_peak(walk: Walk, index: int, kind: str, layers: int, lines: tuple[Line, ...], source: str) -> KindPeak:
     top: Highest = walk.kind_peaks[index]
     counts = counts_until(walk, top.spot)
-    letters, figures = formula_of(walk, counts, index)
     alive: dict[str, int] = {}
     for storage, count in counts.items():
         if walk.kinds[storage] == index:
@@ -229,7 +231,7 @@ def kind_peak(walk: Walk, index: int, kind: str, layers: int, lines: tuple[Line,
     most = max(alive, key=lambda name: alive[name], default="")
     biggest = max((line for line in lines if line.kind == kind),
                   key=lambda line: (line.name == most, line.bytes * line.count))
-    return KindPeak(top.bytes, moment_name(walk, top.spot, layers), letters, figures,
+    return KindPeak(top.bytes, moment_name(walk, top.spot, layers), *formula_of(walk, counts, index),
                     f"largest: {biggest.name}: {biggest.why}", source)
 
 

@@ -41,6 +41,9 @@ async function rest() {
   await more;
 }
 
+/** Whether the answer is at hand. */
+export const has = (request) => known.has(key(request));
+
 const newest = new Map();
 
 /**

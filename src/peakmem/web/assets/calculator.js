@@ -109,10 +109,9 @@ export class Calculator extends HTMLElement {
     return [head, base, this.best ? `${this.best} ` : "", room.note ? h("span", { class: "quiet" }, `(${room.note}.) `) : ""];
   }
   others() {
-    const { ledger } = state.answer;
     const beside = this.known ?? [];
-    const kept = ledger.kinds.activations?.largest ?? 0;
     if (!beside.length) return [];
+    const kept = state.answer.ledger.kinds.activations?.largest ?? 0;
     const names = { paper: "by the paper (34sbh + 5as²b)", fused: "with fused kernels", torchtitan: "in torchtitan", transformers: "in transformers" };
     return ["Activations: ", h("b", {}, gib(kept)), " here", ...beside.map((one) => `, ${gib(one.activations)} ${names[one.implementation] ?? one.implementation}`), "."];
   }

@@ -1,5 +1,5 @@
 /** One state, one event for each thing that changes. The engine is asked from here and from nowhere else. */
-import { ask, slow } from "./ask.js";
+import { ask, has, live, slow } from "./ask.js";
 import { toHash, fromHash } from "./url.js";
 
 export const start = { model: "llama-3.1-8b", config: null, sizes: {}, settings: { gpu: "H100 SXM 80GB" } };
@@ -69,33 +69,35 @@ export async function refresh() {
   const turn = ++latest;
   const began = performance.now();
   document.documentElement.dataset.busy = "";
-  const answer = await ask(request({ lines: 0, allocator: false }), "estimate");
-  if (turn !== latest || answer === undefined) return;
-  if (answer === null) {
-    state.error = "unanswered";
-    failed();
-    return;
-  }
-  if (answer.error) {
-    state.error = answer.error;
-    failed();
-    return;
-  }
-  state.error = "";
-  state.answer = answer;
+  const whole = request({ lines: 0, allocator: false });
+  const first = live() && !has(whole) ? request({ ask: "chart" }) : whole;
+  if (!taken(await ask(first, "estimate"), turn)) return;
   state.room = null;
   emit("answer");
   performance.measure("answer", { start: began });
-  afterPaint(() => {
+  afterPaint(async () => {
     if (turn !== latest) return;
+    if (first !== whole && !taken(await ask(whole, "estimate"), turn)) return;
     emit("details");
     delete document.documentElement.dataset.busy;
     later();
   });
 }
 
-/** The chart is painted first; tables and words follow in the next task. */
-const afterPaint = (what) => (document.hidden ? setTimeout(what) : requestAnimationFrame(() => setTimeout(what)));
+/** Keep an answer, or say what is wrong; false where there is nothing to go on with. */
+function taken(answer, turn) {
+  if (turn !== latest || answer === undefined) return false;
+  state.error = answer === null ? "unanswered" : answer.error ?? "";
+  if (state.error) {
+    failed();
+    return false;
+  }
+  state.answer = answer;
+  return true;
+}
+
+/** The chart is painted first; rules, tables and words follow, a moment later where they would hold up a next chart. */
+const afterPaint = (what) => (document.hidden ? setTimeout(what) : requestAnimationFrame(() => setTimeout(what, slow() ? 120 : 0)));
 
 /** What takes several estimates waits until the reader rests, one after the other; a change ends the row. */
 const resting = [];
