@@ -1,4 +1,4 @@
-"""Settings that were given and change nothing: said, so that nobody believes they were counted."""
+"""Settings that change nothing, and why: said where they were given, so that nobody believes they were counted."""
 
 from __future__ import annotations
 
@@ -8,37 +8,58 @@ from peakmem.model import Model
 from peakmem.setup import FIELDS, Setup
 
 TRAINS = ("optimizer", "loss", "activations", "training part")
-TRAINS_TOO = ("accumulation", "optimizer", "checkpoint", "lora_rank")
-NEEDS = (
-    ("lora_targets", "lora_rank", "without --lora-rank"),
-    ("checkpoint_save", "checkpoint", "without --checkpoint selective"),
-    ("loss_chunks", "loss", "without --loss chunked"),
-    ("target", "", "in a model without encoder and decoder"),
-)
+TRAINS_TOO = ("accumulation", "optimizer", "checkpoint")
+SERVES_TOO = ("stack", "lora_targets")  # of the groups above; adapters and older code are there in inference, too
+SHARDS = ("reshard", "sync_each_batch", "reduce_dtype")
+PAGES = ("block_size", "utilization")
+CACHES = ("kv_cache", "kv_bits", "generate", "logits", *PAGES)
+
+
+def idle_settings(model: Model, setup: Setup) -> dict[str, str]:
+    """The settings that would change nothing in this run, each with its reason: `in training`, `without --shard`."""
+    found: dict[str, str] = {}
+    for reason, names in reasons(model, setup):
+        for name in names:
+            found.setdefault(name, reason)
+    return found
+
+
+def reasons(model: Model, setup: Setup) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Why, and which; what comes first is said of a setting that has several reasons."""
+    groups = {group: tuple(name for name in FIELDS if FIELDS[name]["group"] == group)
+              for group in (*TRAINS, "inference")}
+    if setup.run == "inference":
+        yield "in inference", (*TRAINS_TOO, *(name for group in TRAINS for name in groups[group]
+                                              if name not in SERVES_TOO))
+    else:
+        yield "in training", groups["inference"]
+        if setup.checkpoint != "selective":
+            yield "without --checkpoint selective", ("checkpoint_save",)
+        if setup.loss != "chunked":
+            yield "without --loss chunked", ("loss_chunks",)
+    if not setup.lora_rank:
+        yield "without --lora-rank", ("lora_targets",)
+    if "encoder_decoder" not in model.switches:
+        yield "in a model without encoder and decoder", ("target",)
+    if model.image and not model.vocabulary:
+        yield "in a model that reads pictures", ("sequence", *CACHES)
+    if setup.kv_cache != "paged":
+        yield "without --kv-cache paged", PAGES
+    if setup.shard != "fsdp2":
+        yield "without --shard fsdp2", SHARDS
+    if not setup.shard.startswith("zero"):
+        yield "without --shard zero1, zero2 or zero3", ("reduce_bucket",)
 
 
 def notes_on_idle(model: Model, setup: Setup) -> Iterator[str]:
-    """One sentence for the settings that had no effect, and why."""
-    given = [name for name in FIELDS if getattr(setup, name) != FIELDS[name]["default"]]
-    if setup.run == "inference":
-        yield from idle(given, [name for name in FIELDS if FIELDS[name]["group"] in TRAINS or name in TRAINS_TOO],
-                        "in inference")
-    else:
-        yield from idle(given, [name for name in FIELDS if FIELDS[name]["group"] == "inference"], "in training")
-        works = {
-            "lora_rank": setup.lora_rank > 0, "checkpoint": setup.checkpoint == "selective",
-            "loss": setup.loss == "chunked", "": "encoder_decoder" in model.switches,
-        }
-        for name, needed, reason in NEEDS:
-            if not works[needed]:
-                yield from idle(given, [name], reason)
+    """One sentence for each reason, with the settings that were given and had no effect."""
+    given: dict[str, list[str]] = {}
+    idle = idle_settings(model, setup)
+    for name in FIELDS:
+        if name in idle and getattr(setup, name) != FIELDS[name]["default"]:
+            given.setdefault(idle[name], []).append("--" + name.replace("_", "-"))
+    for reason, names in given.items():
+        yield f"no effect {reason}: {', '.join(names)}"
     if setup.gpus > 1 and setup.shard == "none" and setup.run == "training":
         yield (f"--gpus {setup.gpus} without --shard: every GPU holds what one GPU holds; buckets of "
                "DistributedDataParallel are not counted (they are views of the gradients, or as large again)")
-
-
-def idle(given: list[str], names: list[str], reason: str) -> Iterator[str]:
-    """The sentence, where any of these settings was given."""
-    found = ["--" + name.replace("_", "-") for name in given if name in names]
-    if found:
-        yield f"no effect {reason}: {', '.join(found)}"

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from peakmem.errors import Impossible
+
 Dims = tuple[tuple[str, ...], ...]
 Memory = tuple[str, ...]
 
@@ -131,3 +133,11 @@ def renamed(letters: Memory, other: dict[str, str]) -> Memory:
             letter = other.get("s'", "s'") + letter[2:]
         result.append(other.get(letter, letter))
     return tuple(letter for letter in result if letter != "1")
+
+
+def rows_of(shape: Dims, count: str = "w") -> Dims:
+    """The shape of one shard: the rows divided by the number of GPUs, rounded up."""
+    if not shape:  # torch/distributed/fsdp/_fully_shard/_fsdp_init.py refuses them, too
+        raise Impossible("--shard fsdp2: fully_shard does not take a model with scalar parameters")
+    rows = "*".join(f"({letter})" if "+" in letter or "-" in letter else letter for letter in shape[0]) or "1"
+    return ((f"{rows}/{count}",), *shape[1:])

@@ -17,19 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from peakmem.estimate.layout import Dims, flat, size_key
+from peakmem.estimate.layout import Dims, flat, rows_of, size_key
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import floats_cast
 from peakmem.estimate.resizable import Resizable
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Key, Parameter, Record, Tape, Tensor
 from peakmem.estimate.whole import Whole, buffer, total
-
-
-def rows_of(shape: Dims, count: str = "w") -> Dims:
-    """The shape of one shard: the rows divided by the number of GPUs, rounded up."""
-    rows = "*".join(f"({letter})" if "+" in letter or "-" in letter else letter for letter in shape[0]) or "1"
-    return ((f"{rows}/{count}",), *shape[1:])
 
 
 def padded(p: Parameter, dtype: str) -> Key:
