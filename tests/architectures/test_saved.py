@@ -1,0 +1,111 @@
+"""What autograd saves in the real module, on the CPU, is what the forward code says is saved: storage for storage.
+
+A second oracle beside the traces: here PyTorch runs with numbers, and its own hooks tell what each node keeps.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from peakmem import estimate
+from peakmem.readers.hf_config import from_config
+from tests.architectures import (
+    test_classics,
+    test_decoders,
+    test_encoder_decoders,
+    test_moe,
+    test_open_models,
+    test_recent,
+    test_towers,
+)
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    **test_classics.VARIANTS,
+    **{name: test_decoders.SIZES | config for name, config in test_decoders.VARIANTS.items()},
+    **test_encoder_decoders.VARIANTS,
+    **{name: test_moe.SIZES | config for name, config in test_moe.VARIANTS.items()},
+    **{name: test_open_models.SIZES | config for name, config in test_open_models.VARIANTS.items()},
+    **{name: test_recent.BASE | config for name, config in test_recent.VARIANTS.items()},
+    **{name: config for name, config in test_towers.VARIANTS.items() if name not in test_towers.GENERATES},
+}
+REFUSED = ("mamba", "jamba", "nemotron_h")  # training of these is refused
+CLASSES = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM", "t5": "AutoModelForSeq2SeqLM",
+           "whisper": "WhisperForConditionalGeneration", "vit": "AutoModelForImageClassification",
+           "resnet": "AutoModelForImageClassification", "clip": "CLIPModel"}
+BATCH, TOKENS = 2, 24
+
+
+class Kept:
+    """What a node holds in place of a tensor: it dies with the node, of which it must not hold the output."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor.detach()
+
+
+def batch_of(made: Any) -> dict[str, Any]:
+    torch = pytest.importorskip("torch")
+    ids = torch.randint(3, 90, (BATCH, TOKENS))
+    if made.model_type == "whisper":
+        return {"input_features": torch.randn(BATCH, made.num_mel_bins, 2 * made.max_source_positions), "labels": ids}
+    if made.model_type == "clip":
+        images = made.vision_config
+        ids = torch.randint(3, 90, (BATCH, 16))
+        return {"input_ids": ids, "return_loss": True,
+                "pixel_values": torch.randn(BATCH, images.num_channels, images.image_size, images.image_size)}
+    if made.model_type in ("vit", "resnet"):
+        side = getattr(made, "image_size", 224)
+        return {"pixel_values": torch.randn(BATCH, made.num_channels, side, side),
+                "labels": torch.randint(0, 7, (BATCH,))}
+    return {"input_ids": ids, "labels": ids}
+
+
+def saved_by_pytorch(config: dict[str, Any]) -> Counter[int]:
+    """Sizes of the storages that nodes keep, but for parameters, buffers and the batch, in blocks of 512 bytes."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    made = transformers.AutoConfig.for_model(**config)
+    made.use_cache = False
+    made.decoder_start_token_id = 1
+    for name in [name for name in vars(made) if "drop" in name]:
+        setattr(made, name, 0.0)
+    kind = getattr(transformers, CLASSES.get(config["model_type"], "AutoModelForCausalLM"))
+    make = getattr(kind, "from_config", None) or kind._from_config
+    model = make(made, attn_implementation="eager", dtype=torch.float32).train()
+    batch = batch_of(made)
+    kept: weakref.WeakSet[Kept] = weakref.WeakSet()
+
+    def keep(tensor: Any) -> Kept:
+        holder = Kept(tensor)
+        kept.add(holder)
+        return holder
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda holder: holder.tensor):
+        loss = model(**batch).loss
+    known = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers(), *batch.values())
+             if isinstance(t, torch.Tensor)}
+    storages = {holder.tensor.untyped_storage().data_ptr(): holder.tensor.untyped_storage() for holder in kept}
+    sizes = Counter(-(-storage.nbytes() // 512) * 512 for place, storage in storages.items() if place not in known)
+    del loss
+    sizes.pop(0, None)
+    return sizes
+
+
+def saved_by_peakmem(config: dict[str, Any]) -> Counter[int]:
+    model = from_config(config)
+    tokens = {} if not model.vocabulary else {"sequence": 16 if config["model_type"] == "clip" else TOKENS}
+    ledger = estimate(model, precision="fp32", attention="eager", batch=BATCH, dropout=0, **tokens)
+    found: Counter[int] = Counter()
+    for line in ledger.lines:
+        if line.kind == "activations" and line.born.startswith("forward") and line.freed.startswith("backward"):
+            found[line.bytes] += line.count
+    return found
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in REFUSED])
+def test_saved_tensors_are_those_of_pytorch(family: str) -> None:
+    assert saved_by_peakmem(FAMILIES[family]) == saved_by_pytorch(FAMILIES[family])
