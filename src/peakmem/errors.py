@@ -17,14 +17,16 @@ class PeakmemError(ValueError):
 
 
 class UnknownName(PeakmemError):
-    """A name that is in no table."""
+    """A name that is in no table. near: what may be meant, where the caller knows better than the spelling."""
 
-    def __init__(self, what: str, given: object, known: Iterable[str], see: str = "") -> None:
+    def __init__(self, what: str, given: object, known: Iterable[str], see: str = "",
+                 near: Iterable[str] = ()) -> None:
         names = sorted(known)
         text = f"unknown {what} {printable(given)}."
-        near = nearest(str(given), names)
-        if near:
-            text += f" Did you mean {near!r}?"
+        found = list(near) or [name for name in (nearest(str(given), names),) if name]
+        if found:
+            more = " …" if len(found) > 5 else ""
+            text += f" Did you mean {', '.join(repr(name) for name in found[:5])}{more}?"
         text += f" See: {see}" if see else f" Known: {', '.join(names)}" if len(names) <= 24 else ""
         super().__init__(text)
 

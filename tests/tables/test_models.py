@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from peakmem.errors import Impossible, PeakmemError, UnknownName
+from peakmem.immutable import replace
 from peakmem.readers import read_model
 from peakmem.readers.hf_config import CLASSES
-from peakmem.tables.models import Preset, custom, find_model, presets
+from peakmem.tables.models import Preset, _key, custom, find_model, presets
 from peakmem.tables.resize import resize
 from tests.conftest import CONFIGS
 
@@ -45,7 +46,10 @@ def test_every_row(row: Preset) -> None:
     assert (model.name, model.source) == (row.name, row.source)
     assert not [note for note in model.notes if "not used" in note]
     for alias in row.aliases:
-        assert find_model(alias) == model
+        found = find_model(alias)
+        assert replace(found, notes=model.notes) == model
+        assert (f"{alias} is taken as {row.name}: the same sizes" in found.notes) == (
+            _key(alias) != _key(row.name))
 
 
 FILES = {
@@ -91,13 +95,13 @@ def test_a_preset_is_its_file(name: str, file: str) -> None:
     ("typed", "meant"),
     [
         ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"),
-        ("meta-llama/Meta-Llama-3-8B", "llama-3.1-8b"),
+        ("meta-llama/Meta-Llama-3-8B", "llama-3-8b"),
         ("Llama-2-7b-hf", "llama-2-7b"),
         ("google/gemma-2-2b-it", "gemma-2-2b"),
         ("GPT2", "gpt2"),
         ("gpt-2", "gpt2"),
         ("Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"),
-        ("Qwen/Qwen2.5-7B-Instruct", "qwen2-7b"),
+        ("Qwen/Qwen2.5-7B-Instruct", "qwen2.5-7b"),
         ("qwen3_8b", "qwen3-8b"),
         ("bert-base-uncased", "bert-base"),
         ("mistralai/Mistral-7B-v0.1", "mistral-7b-v0.1"),
@@ -207,3 +211,16 @@ def test_one_number_does_not_change_several_stacks(name: str, size: str) -> None
 
 def test_pictures_of_a_resnet_have_any_size() -> None:
     assert resize(find_model("resnet-50"), image=512, classes=10).image == 512
+
+
+def test_the_beginning_of_names_finds_them() -> None:
+    with pytest.raises(UnknownName, match="'llama-3-8b', 'llama-3-70b'"):
+        find_model("llama3")
+    with pytest.raises(UnknownName, match="Did you mean 'llama-3-8b'"):
+        find_model("lama-3-8b")
+
+
+def test_llama_3_is_not_3_1() -> None:
+    model = find_model("meta-llama/Meta-Llama-3-8B-Instruct")
+    assert model.name == "llama-3-8b" and "Meta-Llama-3-8B" in model.source
+    assert "vicuna-7b is taken as llama-2-7b: the same sizes" in find_model("vicuna-7b").notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peakmem.architectures import llama, phi3
-from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
+from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, linear, rms_norm
 from peakmem.estimate.attention import attend
 from peakmem.estimate.inference import cached
 from peakmem.estimate.interleaved import repeated_twice, rotate_pairs
@@ -20,20 +20,11 @@ MIRRORS = "transformers 5.24.0 models/glm/modeling_glm.py"
 
 
 def define(m: Structure) -> Definition:
-    yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows(m))
-    yield from rms_norm("model.norm")
-    yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from decoder(m, lambda kind: block_rows(m))
 
 
 def block_rows(m: Structure) -> Iterator[Row]:
-    biased = m.has("attention_bias")
-    yield from linear("self_attn.q_proj", "(a d)", "h", biased)
-    yield from linear("self_attn.k_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.v_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.o_proj", "h", "(a d)")
+    yield from attention_rows(m.has("attention_bias"), False)
     yield from linear("mlp.gate_up_proj", "(2 f)", "h")
     yield from linear("mlp.down_proj", "h", "f")
     yield from rms_norm("input_layernorm")

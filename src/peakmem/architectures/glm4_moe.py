@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peakmem.architectures import deepseek_v3, llama
-from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
-from peakmem.architectures.gpt_neox import rotate_parts
+from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, rms_norm
 from peakmem.architectures.mixtral import moe_lm
 from peakmem.architectures.qwen3_moe import dense_rows
 from peakmem.estimate.attention import attend
 from peakmem.estimate.inference import cached
 from peakmem.estimate.masks import causal_mask
-from peakmem.estimate.positions import positions, rotary
+from peakmem.estimate.positions import positions, rotary, rotate_both
 from peakmem.estimate.routers import group_router
 from peakmem.estimate.shapes import swap, view
 from peakmem.estimate.structure import Structure
@@ -26,20 +25,11 @@ MIRRORS = "transformers 5.24.0 models/glm4_moe/modeling_glm4_moe.py, experts imp
 
 
 def define(m: Structure) -> Definition:
-    yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows(m, kind))
-    yield from rms_norm("model.norm")
-    yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from decoder(m, lambda kind: block_rows(m, kind))
 
 
 def block_rows(m: Structure, kind: str) -> Iterator[Row]:
-    biased = m.has("attention_bias")
-    yield from linear("self_attn.q_proj", "(a d)", "h", biased)
-    yield from linear("self_attn.k_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.v_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.o_proj", "h", "(a d)")
+    yield from attention_rows(m.has("attention_bias"), False)
     if m.has("qk_norm"):
         yield from rms_norm("self_attn.q_norm", "d")
         yield from rms_norm("self_attn.k_norm", "d")
@@ -89,7 +79,7 @@ def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor,
             q = rms(q, "q_norm")
             k = rms(k, "k_norm")
         q, k, v = swap(q, "b a s d"), swap(k, "b k s d"), swap(v, "b k s d")
-        q, k = rotate_parts(m, q, k, cos, sin)
+        q, k = rotate_both(m, q, k, cos, sin)
         k, v = cached(m, k, v)
         x, probabilities = attend(m, q, k, v, mask)
         return project(x, "o_proj"), probabilities

@@ -8,17 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.architectures.definition import (
-    Definition,
-    Layers,
-    Row,
-    buffer,
-    embedding,
-    linear,
-    rms_norm,
-    rotary_buffers,
-)
-from peakmem.architectures.gpt_neox import rotate_parts
+from peakmem.architectures.definition import Definition, Row, attention_rows, buffer, decoder, rms_norm
 from peakmem.architectures.mixtral import expert_rows, moe_lm, router_rows
 from peakmem.estimate.attention import attend
 from peakmem.estimate.experts import divide_in_place, experts, topk
@@ -27,7 +17,7 @@ from peakmem.estimate.layout import dims
 from peakmem.estimate.masks import causal_mask
 from peakmem.estimate.ops import activation, add, cast, total_over
 from peakmem.estimate.param_adapters import router_delta, router_weight
-from peakmem.estimate.positions import positions, rotary
+from peakmem.estimate.positions import positions, rotary, rotate_both
 from peakmem.estimate.routers import gather
 from peakmem.estimate.shapes import reshape, split_heads, view
 from peakmem.estimate.structure import Structure
@@ -38,19 +28,11 @@ MIRRORS = "transformers 5.24.0 models/minimax_m2/modeling_minimax_m2.py, experts
 
 
 def define(m: Structure) -> Definition:
-    yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows(m))
-    yield from rms_norm("model.norm")
-    yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from decoder(m, lambda kind: block_rows(m))
 
 
 def block_rows(m: Structure) -> Iterator[Row]:
-    yield from linear("self_attn.q_proj", "(a d)", "h")
-    yield from linear("self_attn.k_proj", "(k d)", "h")
-    yield from linear("self_attn.v_proj", "(k d)", "h")
-    yield from linear("self_attn.o_proj", "h", "(a d)")
+    yield from attention_rows(False, False)
     yield from rms_norm("self_attn.q_norm", "(a d)")
     yield from rms_norm("self_attn.k_norm", "(k d)")
     yield from router_rows(m, "mlp.gate")
@@ -97,7 +79,7 @@ def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor,
         k = rms(project(x, "k_proj"), "k_norm")
         v = project(x, "v_proj")
         q, k, v = split_heads(q, "b a s d"), split_heads(k, "b k s d"), split_heads(v, "b k s d")
-        q, k = rotate_parts(m, q, k, cos, sin)
+        q, k = rotate_both(m, q, k, cos, sin)
         k, v = cached(m, k, v)
         x, probabilities = attend(m, q, k, v, mask)
         return project(x, "o_proj"), probabilities

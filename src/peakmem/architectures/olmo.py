@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peakmem.architectures import llama
-from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rotary_buffers
+from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, gated_rows
 from peakmem.architectures.olmo2 import turned
 from peakmem.estimate.attention import attend
 from peakmem.estimate.inference import cached
@@ -21,22 +21,12 @@ MIRRORS = "transformers 5.24.0 models/olmo/modeling_olmo.py"
 
 
 def define(m: Structure) -> Definition:
-    yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows(m))
-    yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from decoder(m, lambda kind: block_rows(m), lambda name: iter(()))
 
 
 def block_rows(m: Structure) -> Iterator[Row]:
-    biased = m.has("attention_bias")
-    yield from linear("self_attn.q_proj", "(a d)", "h", biased)
-    yield from linear("self_attn.k_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.v_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.o_proj", "h", "(a d)", m.has("output_bias"))
-    yield from linear("mlp.gate_proj", "f", "h")
-    yield from linear("mlp.up_proj", "f", "h")
-    yield from linear("mlp.down_proj", "h", "f")
+    yield from attention_rows(m.has("attention_bias"), m.has("output_bias"))
+    yield from gated_rows()
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:

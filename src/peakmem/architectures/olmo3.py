@@ -5,7 +5,7 @@ OLMo-2 with sliding and full layers in turn; each kind of layer has its own rota
 
 from __future__ import annotations
 
-from peakmem.architectures.definition import Definition, Layers, buffer, embedding, linear, rms_norm
+from peakmem.architectures.definition import Definition, Layers, buffer, embedding, lm_head, rms_norm
 from peakmem.architectures.olmo2 import block, block_rows
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.masks import layer_masks
@@ -25,8 +25,7 @@ def define(m: Structure) -> Definition:
     for kind in sorted(m.kinds()):
         yield from buffer(f"model.rotary_emb.{kind}_attention_inv_freq", "d/2", "fp32")
         yield from buffer(f"model.rotary_emb.{kind}_attention_original_inv_freq", "d/2", "fp32")
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from lm_head(m)
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
+from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, rms_norm
 from peakmem.architectures.mixtral import expert_rows, moe_lm, router_rows
 from peakmem.architectures.qwen3_moe import sparse
 from peakmem.estimate.attention import attend
@@ -20,20 +20,11 @@ MIRRORS = "transformers 5.24.0 models/olmoe/modeling_olmoe.py, experts implement
 
 
 def define(m: Structure) -> Definition:
-    yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows(m))
-    yield from rms_norm("model.norm")
-    yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from decoder(m, lambda kind: block_rows(m))
 
 
 def block_rows(m: Structure) -> Iterator[Row]:
-    biased = m.has("attention_bias")
-    yield from linear("self_attn.q_proj", "(a d)", "h", biased)
-    yield from linear("self_attn.k_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.v_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.o_proj", "h", "(a d)", m.has("output_bias"))
+    yield from attention_rows(m.has("attention_bias"), m.has("output_bias"))
     yield from rms_norm("self_attn.q_norm", "(a d)")
     yield from rms_norm("self_attn.k_norm", "(k d)")
     yield from router_rows(m, "mlp.gate")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peakmem.architectures import llama
-from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, rotary_buffers
+from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, linear, rms_norm
 from peakmem.architectures.llama4 import mlp_rows
 from peakmem.architectures.mixtral import block, moe_lm
 from peakmem.architectures.qwen3_next import moe
@@ -22,20 +22,11 @@ MIRRORS = "transformers 5.24.0 models/qwen2_moe/modeling_qwen2_moe.py, experts i
 
 
 def define(m: Structure) -> Definition:
-    yield from embedding("model.embed_tokens", "V", "h")
-    yield Layers("model.layers", lambda kind: block_rows(m, kind))
-    yield from rms_norm("model.norm")
-    yield from rotary_buffers(m)
-    if not m.has("tied"):
-        yield from linear("lm_head", "V", "h")
+    yield from decoder(m, lambda kind: block_rows(m, kind))
 
 
 def block_rows(m: Structure, kind: str) -> Iterator[Row]:
-    biased = m.has("attention_bias")
-    yield from linear("self_attn.q_proj", "(a d)", "h", biased)
-    yield from linear("self_attn.k_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.v_proj", "(k d)", "h", biased)
-    yield from linear("self_attn.o_proj", "h", "(a d)")
+    yield from attention_rows(m.has("attention_bias"), False)
     yield from sparse_rows() if sparse(m, kind) else mlp_rows("mlp", "f")
     yield from rms_norm("input_layernorm")
     yield from rms_norm("post_attention_layernorm")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from peakmem.errors import UnknownName
+from peakmem.errors import UnknownName, printable
 from peakmem.immutable import field, immutable, replace
 from peakmem.model import Model
 from peakmem.setup import number
@@ -70,12 +70,13 @@ def encoder(kind: str, layers: int, hidden: int, heads: int, **more: Any) -> Con
 @cache
 def presets() -> Mapping[str, Preset]:
     """Every row by its name."""
+    from peakmem.tables.kin_model_rows import ROWS as KIN
     from peakmem.tables.model_rows import ROWS
     from peakmem.tables.open_model_rows import ROWS as MORE
     from peakmem.tables.recent_model_rows import ROWS as RECENT
     from peakmem.tables.tower_model_rows import ROWS as TOWERS
 
-    return {row.name: row for row in (*ROWS, *MORE, *RECENT, *TOWERS)}
+    return {row.name: row for row in (*ROWS, *KIN, *MORE, *RECENT, *TOWERS)}
 
 
 def find_model(name: str) -> Model:
@@ -87,9 +88,14 @@ def find_model(name: str) -> Model:
 
     row = presets().get(name) or _by_key().get(_key(name))
     if row is None:
-        raise UnknownName("model", name, presets(), "peakmem list models")
+        begun = sorted((key for key in _by_key() if _key(name) and key.startswith(_key(name))), key=lambda k: (len(k), k))
+        raise UnknownName("model", name, presets(), "peakmem list models",
+                          dict.fromkeys(_by_key()[key].name for key in begun))
     model = from_config(row.config, row.name, f"preset {row.name}", whole=True)
-    return replace(model, source=row.source)
+    if _key(name) == _key(row.name):
+        return replace(model, source=row.source)
+    taken = f"{printable(name, 60)[1:-1]} is taken as {row.name}: the same sizes"
+    return replace(model, source=row.source, notes=(taken, *model.notes))
 
 
 @cache
