@@ -35,6 +35,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "roberta, untied": ROBERTA | {"tie_word_embeddings": False},
     "t5": T5,
     "t5 1.1": T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    "mt5": T5 | {"model_type": "mt5", "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
     "t5, as many layers": T5 | {"num_decoder_layers": None},
 }
 
@@ -102,13 +103,6 @@ def test_a_whisper_of_another_shape_is_refused() -> None:
             from_config(WHISPER | change)
     with pytest.raises(Impossible, match="30 positions"):
         estimate(from_config(WHISPER), target=31)
-    with pytest.raises(Impossible, match="clamps"):
-        estimate(from_config(WHISPER), precision="fp16")
-
-
-def test_generation_is_refused_in_one_line() -> None:
-    with pytest.raises(Impossible, match=r"t5 peakmem knows --run training only"):
-        estimate(from_config(T5), sequence=16, run="inference")
 
 
 def test_a_feed_forward_of_another_kind_is_refused() -> None:

@@ -50,6 +50,7 @@ CODE = {
     ("vit", "transformers"): "vit",
     ("roberta", "transformers"): "roberta",
     ("t5", "transformers"): "t5",
+    ("mt5", "transformers"): "t5",
     ("resnet", "transformers"): "resnet",
     ("clip", "transformers"): "clip",
     ("llava", "transformers"): "llava",

@@ -22,7 +22,6 @@ from peakmem.estimate.weights import convolution, embed, project, weight
 MIRRORS = "transformers 5.24.0 models/clip/modeling_clip.py"
 INPUTS = {"input_ids": ("b s", "int64"), "pixel_values": ("b c i i'", "")}
 LOSSES = ("upcast",)
-RUNS = ("training",)
 
 Widths = tuple[str, str, str]
 TEXT: Widths = "h", "a", "d"
@@ -68,9 +67,9 @@ def forward(m: Structure, input_ids: Tensor, pixel_values: Tensor) -> Tensor:
     image_embeds = unit(image_embeds)
     text_embeds = unit(text_embeds)
     logits = all_pairs(text_embeds, image_embeds, weight("logit_scale"))
-    loss = both_directions(logits)
+    result = both_directions(logits) if m.run == "training" else logits
     del seen, read, projected
-    return loss
+    return result
 
 
 def image_features(m: Structure, pixels: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,9 +110,10 @@ def text(m: Structure, ids: Tensor) -> tuple[Tensor, Tensor]:
     with scope("embeddings"):
         hidden = text_embeddings(ids)
     mask = causal_mask(m, hidden.dtype, packed=False)
-    x = encoder(m, hidden, mask, "text", TEXT)
-    x = weights.layer_norm(x, "final_layer_norm")
+    encoded = encoder(m, hidden, mask, "text", TEXT)
+    x = weights.layer_norm(encoded, "final_layer_norm")
     pooled = index(x, made("b", "int64", "numbers of the captions"), "b h", also=ends(m))
+    del encoded
     return x, pooled
 
 

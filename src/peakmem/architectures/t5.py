@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm
+from peakmem.estimate.clamping import largest_allowed, within
+from peakmem.estimate.inference import cached, read_once
 from peakmem.estimate.losses import cross_entropy, tied_to
 from peakmem.estimate.masks import target_mask
 from peakmem.estimate.norms import rms_of_input
@@ -19,8 +21,6 @@ from peakmem.estimate.weights import embed, has, project, weight
 MIRRORS = "transformers 5.24.0 models/t5/modeling_t5.py"
 INPUTS = {"input_ids": ("b s", "int64"), "labels": ("b t", "int64")}
 LOSSES = ("upcast",)
-RUNS = ("training",)
-DTYPES = ("bf16", "fp32")
 
 Biases = tuple[Tensor | None, Tensor | None]
 
@@ -57,15 +57,30 @@ def attention_rows(name: str) -> Iterator[Row]:
 
 
 def forward(m: Structure, input_ids: Tensor, labels: Tensor) -> Tensor:
-    encoded = stack(m, "encoder", input_ids, None)
+    encoded = encode(m, input_ids)
     decoder_input_ids = shifted()
-    decoded = stack(m, "decoder", decoder_input_ids, encoded)
-    x = decoded
+    logits, *held = decoded(m, decoder_input_ids, encoded)
+    with scope("loss"):
+        loss = cross_entropy(view(logits, "(b t) V"), labels)
+    del held
+    return loss
+
+
+def encode(m: Structure, input_ids: Tensor) -> Tensor:
+    return stack(m, "encoder", input_ids, None)
+
+
+def decode(m: Structure, ids: Tensor, encoded: Tensor) -> Tensor:
+    return decoded(m, ids, encoded)[0]
+
+
+def decoded(m: Structure, ids: Tensor, encoded: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The logits, and what the model's forward holds until it returns."""
+    hidden = stack(m, "decoder", ids, encoded)
+    x = hidden
     if m.has("scaled_output"):
         x = scale(x, "output, scaled")
-    logits = project(x, "lm_head", tied_to(m, "shared"))
-    with scope("loss"):
-        return cross_entropy(view(logits, "(b t) V"), labels)
+    return project(x, "lm_head", tied_to(m, "shared")), x, hidden
 
 
 def shifted() -> Tensor:
@@ -93,12 +108,21 @@ def block(m: Structure, x: Tensor, mask: Tensor | None, biases: Biases,
           encoded: Tensor | None) -> tuple[Tensor, Biases]:
     with scope("layer.0"):
         x, bias, _ = self_attention(m, x, mask, biases[0], encoded is not None)
+    if x.dtype == "fp16":
+        limit = largest_allowed(x)
+        x = within(x, limit)
     cross_bias = None
     if encoded is not None:
         with scope("layer.1"):
             x, cross_bias, _ = cross_attention(m, x, encoded, biases[1])
+        if x.dtype == "fp16":
+            limit = largest_allowed(x)
+            x = within(x, limit)
     with scope("layer.1" if encoded is None else "layer.2"):
         x = feed_forward(m, x)
+    if x.dtype == "fp16":
+        limit = largest_allowed(x)
+        x = within(x, limit)
     return x, (bias, cross_bias)
 
 
@@ -123,16 +147,27 @@ def cross_attention(m: Structure, x: Tensor, encoded: Tensor,
 def attention(m: Structure, x: Tensor, read: Tensor, bias: Tensor | None, mask: Tensor | None, causal: bool,
               kind: str = "full") -> tuple[Tensor, Tensor, Tensor | None]:
     """T5Attention: without a scale; a bias on the scores, which is made here where there is none yet."""
-    at, positions = x.dims[1][0], read.dims[1][0]
+    at = x.dims[1][0]
     q = split_heads(project(x, "q"), f"b a {at} d")
-    k = split_heads(project(read, "k"), f"b a {positions} d")
-    v = split_heads(project(read, "v"), f"b a {positions} d")
+    if kind == "cross":
+        k, v = read_once(m, lambda: keys_and_values(read))
+    else:
+        k, v = keys_and_values(read)
+        if causal:
+            k, v = cached(m, k, v)
     if bias is None:
         bias = zero_bias(m, q, k) if kind == "cross" else relative_bias(at, causal)
     out, probabilities = attend_biased(m, q, k, v, bias, mask, causal, kind)
     out = contiguous(reshape(out, (*x.dims[:2], ("a", "d"))))
     out = project(out, "o")
     return out, bias, probabilities
+
+
+def keys_and_values(read: Tensor) -> tuple[Tensor, Tensor]:
+    shape = f"b a {read.dims[1][0]} d"
+    k = split_heads(project(read, "k"), shape)
+    v = split_heads(project(read, "v"), shape)
+    return k, v
 
 
 def feed_forward(m: Structure, x: Tensor) -> Tensor:

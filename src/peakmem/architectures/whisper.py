@@ -11,6 +11,8 @@ from peakmem.architectures.definition import Definition, Layers, Row, embedding,
 from peakmem.architectures.t5 import shifted
 from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
+from peakmem.estimate.clamping import clamp
+from peakmem.estimate.inference import cached, read_once
 from peakmem.estimate.losses import cross_entropy, tied_to
 from peakmem.estimate.masks import target_mask
 from peakmem.estimate.ops import activation, add, dropout, scale
@@ -23,8 +25,6 @@ from peakmem.estimate.weights import convolution, embed, project, weight
 MIRRORS = "transformers 5.24.0 models/whisper/modeling_whisper.py"
 INPUTS = {"input_features": ("b mel 2*s", ""), "labels": ("b t", "int64")}
 LOSSES = ("upcast",)
-RUNS = ("training",)
-DTYPES = ("bf16", "fp32")
 
 
 def define(m: Structure) -> Definition:
@@ -59,18 +59,28 @@ def block_rows(*attentions: str) -> Iterator[Row]:
 
 def forward(m: Structure, input_features: Tensor, labels: Tensor) -> Tensor:
     decoder_input_ids = shifted()
-    decoded, encoded = model(m, input_features, decoder_input_ids)
-    logits = project(decoded, "proj_out", tied_to(m, "model.decoder.embed_tokens"))
+    encoded = encode(m, input_features)
+    decoded, logits = decoding(m, decoder_input_ids, encoded)
     with scope("loss"):
         loss = cross_entropy(view(logits, "(b t) V"), labels)
-    del decoder_input_ids, encoded
+    del decoder_input_ids, encoded, decoded
     return loss
 
 
-def model(m: Structure, features: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+def encode(m: Structure, features: Tensor) -> Tensor:
     with scope("model"):
-        encoded = encoder(m, features)
-        return decoder(m, ids, encoded), encoded
+        return encoder(m, features)
+
+
+def decode(m: Structure, ids: Tensor, encoded: Tensor) -> Tensor:
+    return decoding(m, ids, encoded)[1]
+
+
+def decoding(m: Structure, ids: Tensor, encoded: Tensor) -> tuple[Tensor, Tensor]:
+    """The last hidden states, which the model's forward holds until it returns, and the logits."""
+    with scope("model"):
+        decoded = decoder(m, ids, encoded)
+    return decoded, project(decoded, "proj_out", tied_to(m, "model.decoder.embed_tokens"))
 
 
 def encoder(m: Structure, features: Tensor) -> Tensor:
@@ -125,6 +135,8 @@ def encoder_block(m: Structure, x: Tensor) -> Tensor:
     x = project(x, "fc2")
     x = dropout(x, m.drops("hidden"))
     x = add(residual, x)
+    if x.dtype == "fp16":
+        x = clamp(x)
     return x
 
 
@@ -151,11 +163,22 @@ def decoder_block(m: Structure, x: Tensor, mask: Tensor | None, encoded: Tensor)
 def attention(m: Structure, x: Tensor, read: Tensor, name: str, mask: Tensor | None,
               causal: bool) -> tuple[Tensor, Tensor | None]:
     """WhisperAttention: queries are scaled before they are split; each part is copied, head by head."""
-    at, places = x.dims[1][0], read.dims[1][0]
+    at = x.dims[1][0]
     with scope(name):
         q = contiguous(split_heads(scale(project(x, "q_proj")), f"b a {at} d"))
-        k = contiguous(split_heads(project(read, "k_proj"), f"b a {places} d"))
-        v = contiguous(split_heads(project(read, "v_proj"), f"b a {places} d"))
+        if name == "encoder_attn":
+            k, v = read_once(m, lambda: keys_and_values(read))
+        else:
+            k, v = keys_and_values(read)
+            if causal:
+                k, v = cached(m, k, v)
         out, probabilities = attend(m, q, k, v, mask, softmax_in="own", causal=causal)
         out = project(out, "out_proj")
         return out, probabilities
+
+
+def keys_and_values(read: Tensor) -> tuple[Tensor, Tensor]:
+    shape = f"b a {read.dims[1][0]} d"
+    k = contiguous(split_heads(project(read, "k_proj"), shape))
+    v = contiguous(split_heads(project(read, "v_proj"), shape))
+    return k, v

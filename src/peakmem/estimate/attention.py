@@ -279,7 +279,7 @@ def composite(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: boo
     origin = q.dtype
     q32, k32, v32 = cast(q, "fp32"), cast(k, "fp32"), cast(v, "fp32")
     query = scale(q32, "queries, scaled")
-    if mask is None and causal and "s" not in current().ones:  # a single query may look everywhere
+    if mask is None and causal and not is_one(q.dims[2], current().ones):  # a single query may look everywhere
         mask = made("s s'", "bool", "ones")
         mask = made("s s'", "bool", "causal mask")
         mask = where(mask, "s s'", "fp32", "causal mask as numbers")

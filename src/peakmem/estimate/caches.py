@@ -23,8 +23,14 @@ def holder(m: Structure, new: Tensor, name: str, positions: str) -> Tensor:
 def seen(m: Structure, held: Tensor, new: Tensor) -> Tensor:
     """What attention reads: all positions so far, in the dtype that it computes in."""
     b, k, _, d = new.dims
-    shape = b, k, ("s'",) if current().single else ("s",), d
+    shape = b, k, (so_far(new),), d
     return Tensor(shape, new.dtype, flat(shape), held.storage)
+
+
+def so_far(new: Tensor) -> str:
+    """The letter of all positions that are known once these new ones are: where tokens are added, s' for s."""
+    tape, letter = current(), new.dims[2][0]
+    return f"{letter}'" if tape.single and letter == tape.grows else letter
 
 
 def in_buffers(m: Structure, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,9 +8,11 @@ window u1, u2): what the cache holds after the first and after the last step.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from types import ModuleType
 
-from peakmem.estimate.caches import holder, in_buffers, seen
+from peakmem.estimate.caches import holder, in_buffers, seen, so_far
 from peakmem.estimate.layout import dims
 from peakmem.estimate.outputs import hand_out_cache
 from peakmem.estimate.shapes import contiguous, piece
@@ -33,10 +35,9 @@ def cached(m: Structure, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     key = f"{tape.layer}{tape.scope}"
     old = list(tape.cache.pop(key, ()))
     tape.kind = "kv_cache"
-    positions = "s'" if tape.single else "s"  # torch.cat: memory of its own, also where nothing was cached
-    keys = holder(m, k, "keys", positions)
+    keys = holder(m, k, "keys", so_far(k))  # torch.cat: memory of its own, also where nothing was cached
     del old[:1]
-    values = holder(m, v, "values", positions)
+    values = holder(m, v, "values", so_far(v))
     del old
     tape.kind = "temporary"
     tape.cache[key] = keys, values
@@ -59,10 +60,43 @@ def state(name: str, shape: str, dtype: str) -> Tensor:
     return tape.states[key]
 
 
+def read_once(m: Structure, make: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Keys and values of what an encoder gave: made in the decoder's first forward, read by all later ones.
+
+    Source: cache_utils.py, EncoderDecoderCache.is_updated. Blocks of a server hold them once for all beams.
+    """
+    if m.run == "training":
+        return make()
+    tape = current()
+    key = f"{tape.layer}{tape.scope}"
+    if key not in tape.read:
+        with as_encoded(m) if m.cache == "paged" else nullcontext():
+            k, v = make()
+            tape.kind = "kv_cache"
+            tape.read[key] = tuple(holder(m, x, name, x.dims[2][0])  # type: ignore[assignment]
+                                   for x, name in ((k, "keys"), (v, "values")))
+            tape.kind = "temporary"
+            k, v = (seen(m, held, x) for held, x in zip(tape.read[key], (k, v), strict=True))
+            return k, v
+    return tape.read[key]
+
+
+@contextmanager
+def as_encoded(m: Structure) -> Iterator[None]:
+    """Inside, b counts sequences and not their beams."""
+    tape = current()
+    outer = tape.letters, tape.ones
+    if m.has("beams"):
+        tape.letters = {**tape.letters, "b": "be"}
+        tape.ones |= {"b"} if "be" in tape.ones else set()
+    yield
+    tape.letters, tape.ones = outer
+
+
 def see(kind: str) -> None:
     """From here on, key positions are counted as in layers of this kind."""
     tape = current()
-    if tape.single:
+    if tape.single and tape.grows == "s":
         tape.letters["s'"] = letter_of(kind) + tape.single
 
 
@@ -76,7 +110,8 @@ def generation(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Ten
     tape.autocast = m.autocast
     if m.chunked:
         before_the_last(tape, m, code, inputs)
-    output = run(m, code, inputs)
+    encoded = encode(tape, m, code, inputs) if hasattr(code, "encode") else None
+    output = run(m, code, inputs, encoded)
     tape.single, tape.letters = "", {}
     if not m.decodes or not (tape.cache or tape.states):
         del output
@@ -89,9 +124,10 @@ def generation(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Ten
             if m.cache == "concatenated":
                 grow(tape, m, "2-1")
         tape.phase(step)
-        tape.single, tape.ones = str(number), m.ones | {"s"}
-        tape.letters = {"s": "1"}
-        output = run(m.decoding(str(number)), code, {"input_ids": ids})
+        at = tape.grows
+        tape.single, tape.ones = str(number), m.ones | {at, f"many {at}'"}
+        tape.letters = {at: "1", f"{at}'": f"t{number}"}
+        output = run(m.decoding(str(number)), code, {"input_ids" if encoded is None else "decoder_input_ids": ids}, encoded)
         ids = choose(tape, output)
         del output
         tape.single, tape.ones, tape.letters = "", m.ones, {}
@@ -103,7 +139,7 @@ def before_the_last(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str
     """All chunks of the prompt but the last: the first is run, the others leave their part of the cache."""
     tape.phase("first chunk")
     tape.letters = {"s": "cp", "s'": "cp"}
-    run(m, code, inputs)
+    run(m, code, inputs, None)
     tape.phase("chunks")
     if m.cache == "concatenated":
         grow(tape, m, "4")
@@ -122,8 +158,26 @@ def states_alone(tape: Tape, m: Structure, code: ModuleType) -> None:
     tape.phase("end")
 
 
-def run(m: Structure, code: ModuleType, inputs: dict[str, Tensor]) -> Tensor:
-    result: Tensor = code.forward(m, **inputs) if hasattr(code, "INPUTS") else code.forward(m, inputs["input_ids"])
+def encode(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Tensor]) -> Tensor:
+    """What the encoder makes of the source, of which transformers gives each beam a copy.
+
+    Source: generation/utils.py, _prepare_encoder_decoder_kwargs_for_generation, _expand_inputs_for_generation.
+    """
+    tape.grows = "t"
+    with as_encoded(m):
+        encoded: Tensor = code.encode(m, next(iter(inputs.values())))
+    if not m.has("beams") or m.cache == "paged":
+        return encoded
+    return tape.new(encoded.dims, encoded.dtype, None, "encoder/last hidden states of each beam")
+
+
+def run(m: Structure, code: ModuleType, inputs: dict[str, Tensor], encoded: Tensor | None) -> Tensor:
+    """One forward pass: of what is decoded where an encoder has run, else of all inputs."""
+    result: Tensor
+    if encoded is not None:
+        result = code.decode(m, inputs["decoder_input_ids"], encoded)
+    else:
+        result = code.forward(m, **inputs) if hasattr(code, "INPUTS") else code.forward(m, inputs["input_ids"])
     return result
 
 
@@ -132,7 +186,7 @@ def choose(tape: Tape, logits: Tensor) -> Tensor:
     scores = tape.new((("b",), ("V",)), "fp32", None, "next token/logits in fp32")
     token = tape.new((("b",),), "int64", None, "next token/id")
     del scores, token
-    return tape.new((("b",), ("s",)), "int64", None, "input/next token")
+    return tape.new((("b",), (tape.grows,)), "int64", None, "input/next token")
 
 
 def grow(tape: Tape, m: Structure, length: str) -> None:

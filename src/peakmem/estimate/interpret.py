@@ -7,7 +7,7 @@ from types import ModuleType
 
 from peakmem.estimate import optimizers
 from peakmem.estimate.autograd import backward
-from peakmem.estimate.inference import generation
+from peakmem.estimate.inference import as_encoded, generation
 from peakmem.estimate.layout import dims
 from peakmem.estimate.node import Node
 from peakmem.estimate.outputs import Held
@@ -35,6 +35,7 @@ def interpret(m: Structure) -> Tape:
         inputs = make_inputs(tape, m, code)
         if m.run == "inference":
             generation(tape, m, code, inputs)
+            leave_autocast(tape)
             tape.finish()
             return tape
         training = optimizers.Training(tape, m)
@@ -84,10 +85,16 @@ def main_input(code: ModuleType) -> str:
 
 def make_inputs(tape: Tape, m: Structure, code: ModuleType) -> dict[str, Tensor]:
     """The batch, on the device all the time: tokens, or what the architecture says in INPUTS."""
-    wanted = getattr(code, "INPUTS", {"input_ids": ("b s", "int64"), "labels": ("b s", "int64")})
-    return {name: tape.new(dims(shape), dtype or m.dtype, None, f"input/{name}")
-            for name, (shape, dtype) in wanted.items()
-            if not (name == "labels" and (m.loss == "sum" or m.run == "inference"))}
+    wanted = dict(getattr(code, "INPUTS", {"input_ids": ("b s", "int64"), "labels": ("b s", "int64")}))
+    labels = wanted.pop("labels", None)
+    with as_encoded(m):
+        made = {name: tape.new(dims(shape), dtype or m.dtype, None, f"input/{name}")
+                for name, (shape, dtype) in wanted.items()}
+    if labels and m.run == "inference" and m.has("encoder_decoder"):
+        made["decoder_input_ids"] = tape.new(dims(labels[0]), "int64", None, "input/decoder_input_ids")
+    elif labels and m.run == "training" and m.loss != "sum":
+        made["labels"] = tape.new(dims(labels[0]), labels[1], None, "input/labels")
+    return made
 
 
 def forward(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Tensor]) -> Tensor:
@@ -95,8 +102,13 @@ def forward(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Tensor
     tape.autocast = m.autocast
     loss: Tensor = tape.parts.model(lambda: code.forward(m, **inputs) if hasattr(code, "INPUTS")
                             else code.forward(m, inputs["input_ids"]))
+    leave_autocast(tape)
+    return loss
+
+
+def leave_autocast(tape: Tape) -> None:
+    """Its context ends: the cached copies go."""
     tape.autocast = ""
     copies = [x for pair in tape.casts.values() for x in pair]
     tape.casts.clear()
     optimizers.free_folded(tape, copies)
-    return loss

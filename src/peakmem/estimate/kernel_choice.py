@@ -32,7 +32,8 @@ def kernels_of(model: Model, setup: Setup, narrow: bool) -> tuple[tuple[str, str
 
     Where scores get a trained bias, that between two sequences is zero, and wants a gradient under checkpointing only.
     """
-    masked, biased = "masked" in model.switches, "position_bias" in model.switches
+    masked = "masked" in model.switches
+    biased = "position_bias" in model.switches and setup.run == "training"
     full = kernel_of(model, setup, masked, biased)
     cross = kernel_of(model, setup, masked, biased and setup.checkpoint != "none")
     return ("full", full), ("sliding", kernel_of(model, setup, narrow)), ("cross", cross)

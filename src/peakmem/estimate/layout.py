@@ -57,14 +57,19 @@ def squeezed(memory: Memory, ones: frozenset[str]) -> Memory:
         if letter == GAP:
             if kept and kept[-1] != GAP:
                 kept.append(GAP)
-        elif letter.rstrip("'") not in ones:
+        elif not is_single(letter, ones):
             kept.append(letter)
     return tuple(kept)
 
 
 def is_one(group: tuple[str, ...], ones: frozenset[str]) -> bool:
     """Whether a dimension has one element."""
-    return all(letter.rstrip("'") in ones for letter in group)
+    return all(is_single(letter, ones) for letter in group)
+
+
+def is_single(letter: str, ones: frozenset[str]) -> bool:
+    """Whether a letter's number is one. While a token is decoded its keys are many: `ones` then has "many s'"."""
+    return letter.rstrip("'") in ones and f"many {letter}" not in ones
 
 
 @lru_cache(maxsize=4096)
@@ -96,7 +101,7 @@ def viewable(memory: Memory, target: Dims, ones: frozenset[str]) -> bool:
     inside = squeezed(memory, ones)
     neighbours = set(zip(inside, inside[1:], strict=False))
     for group in target:
-        letters = [letter for letter in group if letter.rstrip("'") not in ones]
+        letters = [letter for letter in group if not is_single(letter, ones)]
         for x, y in zip(letters, letters[1:], strict=False):
             if (x, y) not in neighbours and (x in inside or y in inside):
                 return False
@@ -127,10 +132,9 @@ def renamed(letters: Memory, other: dict[str, str]) -> Memory:
     """Letters under their other names, also inside derived ones: with s for 1, `s+1` is `1+1`."""
     result = []
     for letter in letters:
-        if letter not in other and letter[0] == "s" and letter[1:2] in ("+", "-", "^", "/"):
-            letter = other["s"] + letter[1:]
-        elif letter[:2] == "s'" and letter[2:3] in ("+", "-"):
-            letter = other.get("s'", "s'") + letter[2:]
+        end = 2 if letter[1:2] == "'" else 1
+        if letter not in other and letter[:end] in other and letter[end:end + 1] in ("+", "-", "^", "/"):
+            letter = other[letter[:end]] + letter[end:]
         result.append(other.get(letter, letter))
     return tuple(letter for letter in result if letter != "1")
 

@@ -66,8 +66,8 @@ def boolean_mask(windowed: bool = False, at: str = "s") -> Tensor:
     batch, head = made("b", "int64", "batch numbers"), made("1", "int64", "head numbers")
     rows = made(at, "int64", "query numbers")
     rows = made(at, "int64", "query numbers")
-    columns = made(at, "int64", "key numbers")
-    columns = made(at, "int64", "key numbers")
+    columns = made(f"{at}'", "int64", "key numbers")
+    columns = made(f"{at}'", "int64", "key numbers")
     mask = window_and_causal() if windowed else made(f"1 1 {at} {at}'", "bool", "causal mask")
     del batch, head, rows, columns
     return mask.seen_as(dims(f"b 1 {at} {at}'"))

@@ -11,7 +11,9 @@ from peakmem.estimate.weights import weight
 
 
 def batch_norm(x: Tensor, name: str) -> Tensor:
-    """nn.BatchNorm2d in training: keeps its input, mean and reciprocal deviation of each channel, in fp32.
+    """nn.BatchNorm2d: keeps its input, mean and reciprocal deviation of each channel, in fp32.
+
+    The kernel makes the two for inference too, which takes those that training has left in the buffers.
 
     Source: derivatives.yaml, native_batch_norm; aten/src/ATen/native/cuda/Normalization.cu. cuDNN's kernel, which
     PyTorch takes for fp32, keeps a reserve of its own besides, which no tensor's size tells.

@@ -7,6 +7,7 @@ gradient. Shapes are (1, heads, queries, keys).
 from __future__ import annotations
 
 from peakmem.estimate.attention import cudnn, efficient, keys_as, math, matmul
+from peakmem.estimate.layout import is_one
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, autocast, dropout, scale, softmax
 from peakmem.estimate.positions import made
@@ -20,7 +21,7 @@ def relative_bias(at: str, causal: bool) -> Tensor:
     """T5Attention.compute_bias: buckets of the distances of all pairs, then a table of biases."""
     queries = made(f"{at} 1", "int64", "query numbers")
     queries = made(f"{at} 1", "int64", "query numbers, moved")
-    keys = made(at, "int64", "key numbers")
+    keys = made(f"{at}'", "int64", "key numbers")
     distances = made(f"{at} {at}'", "int64", "distances")
     numbers = buckets(f"{at} {at}'", causal)
     values = embed(numbers, "relative_attention_bias", inputs=False)
@@ -93,7 +94,7 @@ def fused(m: Structure, kernel: str, q: Tensor, k: Tensor, v: Tensor, numbers: T
 
 def bias_as_mask(bias: Tensor, causal: bool) -> Tensor:
     """create_position_bias_mask of integrations/sdpa_attention.py: later keys get the lowest number."""
-    if causal:
+    if causal and not is_one(bias.dims[2], current().ones):  # a single query may look everywhere
         queries, keys = made("t", "int64", "query numbers"), made("t", "int64", "key numbers")
         earlier = made("1 1 t t'", "bool", "causal mask")
         del queries, keys
@@ -119,7 +120,7 @@ def aligned(m: Structure, mask: Tensor) -> Tensor:
     """pad_bias of attention.cpp: rows begin at multiples of 8 elements; then the mask is seen by every sequence."""
     keys = mask.dims[3][0].rstrip("'")
     if m.has({"s": "odd_sequence", "t": "odd_target"}[keys]):
-        letter = f"{keys}^8"
+        letter = f"{mask.dims[3][0] if current().single else keys}^8"
         n = Node("pad", mask)
         padded = n.makes((*mask.dims[:3], (letter,)), mask.dtype, None, "bias, padded")
         n.gradient(0)

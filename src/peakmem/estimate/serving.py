@@ -35,6 +35,9 @@ def served(model: Model, setup: Setup) -> tuple[Model, Setup]:
         return model, setup
     if setup.kv_bits not in (16, 8, 4):
         raise Impossible(f"--kv-bits {setup.kv_bits}: give 16, 8 or 4")
+    if setup.prefill_chunk and "encoder_decoder" in model.switches:
+        raise Impossible(f"--prefill-chunk: the source of {model.architecture} is encoded at once, and its decoder "
+                         "begins with a token; leave it out")
     if setup.prefill_chunk and RECURRENT & set(model.sizes):
         raise Impossible(f"--prefill-chunk: peakmem does not know how {model.architecture} carries its states from "
                          "chunk to chunk")
@@ -45,7 +48,7 @@ def served(model: Model, setup: Setup) -> tuple[Model, Setup]:
 
 def divided(model: Model, gpus: int) -> Model:
     """What one of `gpus` GPUs holds. Errors: Impossible where heads or widths do not divide."""
-    if RECURRENT & set(model.sizes) or model.image or model.positions:
+    if RECURRENT & set(model.sizes) or model.image or model.positions or "encoder_decoder" in model.switches:
         raise Impossible(f"--tensor-parallel: peakmem divides decoders with rotary positions, not {model.architecture}")
     for name, count in (("heads", model.heads), ("feed-forward size", model.feed_forward),
                         ("experts' feed-forward size", model.expert_feed_forward)):
@@ -85,9 +88,15 @@ def cached_tokens(model: Model, setup: Setup) -> dict[str, int]:
 
     The last token that is generated is not run through the model again.
     """
-    t1, t2 = setup.sequence + 1, setup.sequence + max(setup.generate - 1, 1)
+    prompt = target_of(setup) if "encoder_decoder" in model.switches else setup.sequence
+    t1, t2 = prompt + 1, prompt + max(setup.generate - 1, 1)
     window = model.window or t2
     return {"t1": t1, "t2": t2, "u1": min(t1, window), "u2": min(t2, window)}
+
+
+def target_of(setup: Setup) -> int:
+    """Tokens of the target, where a model has an encoder and a decoder; generation begins with one."""
+    return setup.target or (1 if setup.run == "inference" else setup.sequence)
 
 
 def inference_switches(model: Model, setup: Setup) -> set[str]:
@@ -98,7 +107,7 @@ def inference_switches(model: Model, setup: Setup) -> set[str]:
         if model.window and tokens[f"t{step}"] >= model.window:
             switches.add(f"narrow_window_{step}")
         if tokens[f"t{step}"] % 8:
-            switches.add(f"odd_sequence_{step}")
+            switches.add(f"odd_{'target' if 'encoder_decoder' in model.switches else 'sequence'}_{step}")
     return switches
 
 
@@ -156,8 +165,14 @@ def server_of(m: Structure, numbers: Mapping[str, Any], setup: Setup, levels: Ma
 
 def bytes_in_cache(m: Structure, numbers: Mapping[str, Any]) -> int:
     """Keys and values at the end of the prompt."""
-    length = numbers["tb"] if m.cache != "concatenated" else numbers["s"]
-    return int(bytes_per_token(m, numbers) * numbers["b"] * length)
+    length = numbers["tb"] if m.cache != "concatenated" else numbers["t" if m.has("encoder_decoder") else "s"]
+    return int(bytes_per_token(m, numbers) * numbers["b"] * length) + bytes_read(m, numbers)
+
+
+def bytes_read(m: Structure, numbers: Mapping[str, Any]) -> int:
+    """Keys and values of what an encoder gave, in all layers."""
+    records = [x.storage.record for pair in interpret(m).read.values() for x in pair if x.storage]
+    return int(sum(size(r.key, numbers) * (value(r.fold, numbers) if r.fold else 1) for r in records))
 
 
 def notes_on_serving(m: Structure, numbers: Mapping[str, Any], setup: Setup,
@@ -169,6 +184,8 @@ def notes_on_serving(m: Structure, numbers: Mapping[str, Any], setup: Setup,
     if per_token:
         yield CACHES[setup.kv_cache]
         yield f"cache: {per_token} bytes a token in all layers on one GPU"
+    if bytes_read(m, numbers):
+        yield from notes_on_reading(m, numbers, setup)
     if setup.kv_bits < 16:
         other = "q8_0 34 bytes for 32 values" if setup.kv_bits == 8 else "q4_0 18 bytes for 32 values"
         yield (f"keys and values in {setup.kv_bits} bit, scales not counted: vLLM's fp8 has one for a layer, "
@@ -186,6 +203,19 @@ def notes_on_serving(m: Structure, numbers: Mapping[str, Any], setup: Setup,
         yield (f"needed for this load: {needed} bytes of tensors; reserved by a server with --utilization "
                f"{setup.utilization:g}: {server.reserved} bytes, of which {server.cache} for {server.blocks} blocks of "
                f"{setup.block_size} tokens: {server.tokens} tokens, or {server.sequences} sequences of {numbers['t2']}")
+
+
+def notes_on_reading(m: Structure, numbers: Mapping[str, Any], setup: Setup) -> Iterator[str]:
+    """What a decoder keeps of the encoder's output, and who shares it."""
+    held = bytes_read(m, numbers)
+    yield (f"cross-attention: keys and values of {numbers['s']} positions of the encoder are made once and do not "
+           f"grow: {held} bytes in all layers; the decoder begins with {numbers['t']} of its own tokens (--target)")
+    if setup.beams > 1 and m.cache == "paged":
+        yield (f"all {setup.beams} beams read the same keys and values of the encoder; transformers copies its output "
+               f"for each: {held * setup.beams} bytes")
+    elif setup.beams > 1:
+        yield (f"transformers copies the encoder's output for each of {setup.beams} beams; --kv-cache paged holds its "
+               f"keys and values once: {held // setup.beams} bytes")
 
 
 CACHES = {

@@ -9,7 +9,7 @@ from peakmem.estimate.dividing import applied, different_batches, fused_update, 
 from peakmem.estimate.kernel_choice import kernels_of
 from peakmem.estimate.parameters import check_parts, targets_of
 from peakmem.estimate.pieces import pieces_of_loss
-from peakmem.estimate.serving import cache_letters, cached_tokens, inference_switches, served, with_cache
+from peakmem.estimate.serving import cache_letters, cached_tokens, inference_switches, served, target_of, with_cache
 from peakmem.estimate.stored import with_stored
 from peakmem.estimate.structure import MOST_UNLIKE, Segment, Structure, runs_of, segments_of, unfolded
 from peakmem.estimate.towers import counts_of, head_switches, letters_of_towers, tower_of
@@ -50,6 +50,8 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         switches.add("odd_sequence")
     if numbers.get("t", 0) % 8:
         switches.add("odd_target")
+    if "encoder_decoder" in switches and setup.beams > 1:
+        switches.add("beams")
     if "position_bias" in switches:
         switches |= {f"uneven_{name}" for name, letter in (("sequence", "s"), ("target", "t")) if numbers[letter] % 16}
     if model.rotary_size:
@@ -143,7 +145,7 @@ def check_code(model: Model, setup: Setup) -> None:
     if setup.run not in runs:
         raise Impossible(f"--implementation {setup.implementation} has no --run {setup.run}; give transformers, or "
                          f"--run {' or '.join(code.RUNS)}")
-    length = setup.target if setup.target and "encoder_decoder" in model.switches else setup.sequence
+    length = target_of(setup) if "encoder_decoder" in model.switches else setup.sequence
     tokens = length + (setup.generate - 1 if setup.run == "inference" else 0)
     if model.longest and tokens > model.longest and (model.vocabulary or not model.image):
         raise Impossible(f"{tokens:,} tokens are more than the {model.longest:,} positions of {model.name}; give a "
@@ -206,13 +208,13 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
         "A": 1 << model.heads.bit_length() - 1,
     }
     if setup.run == "inference":
-        numbers |= cached_tokens(model, setup)
+        numbers |= {"be": setup.batch // setup.beams} | cached_tokens(model, setup)
     numbers |= loss_pieces(model, setup)
     numbers |= dict(model.sizes)
     if "av" in numbers:
         numbers["nc"] = -(-setup.sequence // 64)
     if "encoder_decoder" in model.switches:
-        numbers["t"] = setup.target or setup.sequence
+        numbers["t"] = target_of(setup)
     numbers |= letters_of_towers(model)
     if model.image:
         patches = (model.image // model.patch) ** 2

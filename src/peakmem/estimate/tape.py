@@ -193,6 +193,8 @@ class Tape:
         self.pack: Callable[[Tensor], Any] | None = None
         self.keeper: Keeper | None = None  # decides which results checkpointing keeps
         self.cache: dict[str, tuple[Tensor, Tensor]] = {}  # keys and values of each interpreted layer
+        self.read: dict[str, tuple[Tensor, Tensor]] = {}  # keys and values of what an encoder gave, layer by layer
+        self.grows = "s"  # the letter of the positions that decoding adds to
         self.states: dict[str, Tensor] = {}  # of layers whose memory of the past has a fixed size
         self.letters: dict[str, str] = {}  # letters that stand for others: one token is decoded
         self.single = ""  # which decoding step is written; empty: none

@@ -14,6 +14,9 @@ TOWERS: Mapping[str, Row] = {
                 "pad_token_id": 1, "is_decoder": False, "add_cross_attention": False, "tie_word_embeddings": True},
     "t5": {"vocab_size": 32128, "d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_decoder_layers": None,
            "num_heads": 8, "relative_attention_num_buckets": 32, "dropout_rate": 0.1, "feed_forward_proj": "relu"},
+    "mt5": {"vocab_size": 250112, "d_model": 512, "d_kv": 64, "d_ff": 1024, "num_layers": 8, "num_decoder_layers": None,
+            "num_heads": 6, "relative_attention_num_buckets": 32, "dropout_rate": 0.1,
+            "feed_forward_proj": "gated-gelu"},
     "whisper": {"vocab_size": 51865, "num_mel_bins": 80, "encoder_layers": 4, "encoder_attention_heads": 6,
                 "decoder_layers": 4, "decoder_attention_heads": 6, "decoder_ffn_dim": 1536, "encoder_ffn_dim": 1536,
                 "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "activation_function": "gelu", "d_model": 384,
@@ -71,6 +74,6 @@ QWEN_TEXT: Mapping[str, Row] = {
 TOWER_ALIASES: Mapping[str, Mapping[str, str]] = {
     "whisper": {"hidden_size": "d_model", "num_hidden_layers": "encoder_layers",
                 "num_attention_heads": "encoder_attention_heads", "num_key_value_heads": "encoder_attention_heads"},
-    "t5": {"hidden_size": "d_model", "num_attention_heads": "num_heads", "num_hidden_layers": "num_layers",
-           "head_dim": "d_kv"},
+    **dict.fromkeys(("t5", "mt5"), {"hidden_size": "d_model", "num_attention_heads": "num_heads",
+                                    "num_hidden_layers": "num_layers", "head_dim": "d_kv"}),
 }

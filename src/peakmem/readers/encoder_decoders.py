@@ -7,7 +7,7 @@ from peakmem.readers.fields import Fields
 from peakmem.readers.shared import Sizes, head_size, layers
 
 
-def t5(f: Fields) -> Sizes:
+def t5(f: Fields, scales: bool = True) -> Sizes:
     """T5, Flan-T5: the first layer of each stack makes the position bias that all of its layers add.
 
     The head is always the embedding matrix; a file that says otherwise means that the output isn't scaled.
@@ -16,8 +16,11 @@ def t5(f: Fields) -> Sizes:
     decoder = encoder if f.value("num_decoder_layers") is None else layers(f, "num_decoder_layers")
     heads, dropout = f.count("num_heads"), f.fraction("dropout_rate")
     gated, activation = _feed_forward(f)
-    scaled = f.value("tie_word_embeddings") is not False
-    if not scaled:
+    untied = f.value("tie_word_embeddings") is False
+    scaled = scales and not untied
+    if untied and not scales:
+        f.notes.append("tie_word_embeddings false is not followed: mT5's head is always tied")
+    elif untied:
         f.notes.append("tie_word_embeddings false only means that the output is not scaled: T5's head is always tied")
     switches = {"encoder_decoder", "shared_inputs", "position_bias", "masked", *(("gated",) if gated else ()),
                 *(("scaled_output",) if scaled else ())}
@@ -28,6 +31,11 @@ def t5(f: Fields) -> Sizes:
         "embedding_dropout": dropout, "attention_dropout": dropout, "hidden_dropout": dropout,
         "switches": frozenset(switches), "sizes": {"B": f.count("relative_attention_num_buckets")},
     }
+
+
+def mt5(f: Fields) -> Sizes:
+    """mT5: T5 with an output that is never scaled."""
+    return t5(f, scales=False)
 
 
 def whisper(f: Fields) -> Sizes:

@@ -69,7 +69,7 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
     "qwen2_moe": kin.qwen2_moe, "glm4_moe": kin.glm4_moe,
     "mixtral": decoders.mixtral, "qwen3_moe": decoders.qwen3_moe, "gpt2": classics.gpt2,
     "gpt_neox": classics.gpt_neox, "opt": classics.opt, "bert": classics.bert, "vit": classics.vit,
-    "t5": encoder_decoders.t5, "roberta": classics.roberta,
+    "t5": encoder_decoders.t5, "mt5": encoder_decoders.mt5, "roberta": classics.roberta,
     "resnet": towers.resnet,
     "llava": vision_language.llava, "qwen2_5_vl": vision_language.qwen2_5_vl, "qwen3_vl": vision_language.qwen3_vl,
     "qwen3_vl_moe": vision_language.qwen3_vl_moe,
@@ -78,7 +78,8 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
 """transformers' model_type -> the function that reads it."""
 
 CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "vit": "ViTForImageClassification",
-                              "t5": "T5ForConditionalGeneration", "roberta": "RobertaForMaskedLM",
+                              "t5": "T5ForConditionalGeneration", "mt5": "MT5ForConditionalGeneration",
+                              "roberta": "RobertaForMaskedLM",
                               "resnet": "ResNetForImageClassification",
                               "llava": "LlavaForConditionalGeneration",
                               "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration",

@@ -130,8 +130,8 @@ def _consistent(model: Model) -> None:
     alike |= fixed and model.architecture != "stablelm" and not model.switches & {"multi_query", "grouped_qkv"}
     if model.kv_heads != model.heads and (alike or model.architecture == "vit"):
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} has as many as --heads {model.heads:,}")
-    rotary = model.architecture not in ("gpt2", "opt", "bert", "roberta", "t5", "clip", "whisper", "resnet", "vit",
-                                        "bloom", "mpt", "gpt_bigcode", "mamba")
+    rotary = model.architecture not in ("gpt2", "opt", "bert", "roberta", "t5", "mt5", "clip", "whisper", "resnet",
+                                        "vit", "bloom", "mpt", "gpt_bigcode", "mamba")
     if rotary and model.head_size % 2:
         refuse(f"--head-size {model.head_size:,} is odd; rotary positions need an even number")
     if model.experts_per_token > model.experts:

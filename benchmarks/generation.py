@@ -1,0 +1,162 @@
+"""Trace forward passes without gradients, and generation with an encoder, and compare the engine with them.
+
+    python benchmarks/generation.py [--only WORD] [--write FILE]
+
+transformers' own classes run on a fake GPU as generate() runs them, without its own small tensors: the encoder once,
+the decoder on its first tokens, then one token at a time. Every allocation of prefill, first and last step is
+compared. Exit 1 when any is off. Needs transformers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from peakmem.readers.hf_config import CLASSES
+from peakmem.tables.kernels import GPU
+from peakmem.trace import fake_gpu, hf
+from peakmem.trace.patches import gpu_answers
+from peakmem.trace.record import DTYPES
+from peakmem.trace.tracer import Tracer
+from tests.generations import compared, grouped
+
+T5 = {"model_type": "t5", "d_model": 48, "d_kv": 8, "d_ff": 56, "num_layers": 3, "num_decoder_layers": 4,
+      "num_heads": 4, "vocab_size": 97, "relative_attention_num_buckets": 12, "decoder_start_token_id": 0}
+CONFIGS: Mapping[str, Mapping[str, Any]] = {
+    "t5": T5,
+    "t5 1.1": T5 | {"d_kv": 10, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    "mt5": T5 | {"model_type": "mt5"},
+    "whisper": {"model_type": "whisper", "d_model": 48, "encoder_layers": 3, "decoder_layers": 4, "encoder_ffn_dim": 56,
+                "encoder_attention_heads": 6, "decoder_attention_heads": 6, "decoder_ffn_dim": 56, "vocab_size": 97,
+                "num_mel_bins": 12, "max_source_positions": 20, "max_target_positions": 30, "pad_token_id": 0},
+    "bert": {"model_type": "bert", "hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3,
+             "num_attention_heads": 6, "vocab_size": 97, "max_position_embeddings": 40,
+             "architectures": ["BertForMaskedLM"]},
+    "roberta": {"model_type": "roberta", "hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3,
+                "num_attention_heads": 6, "vocab_size": 97, "max_position_embeddings": 40},
+    "vit": {"model_type": "vit", "hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3,
+            "num_attention_heads": 6, "image_size": 40, "patch_size": 8},
+    "clip": {"model_type": "clip", "projection_dim": 24,
+             "text_config": {"hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3, "vocab_size": 97,
+                             "num_attention_heads": 6, "max_position_embeddings": 40},
+             "vision_config": {"hidden_size": 40, "intermediate_size": 44, "num_hidden_layers": 2,
+                               "num_attention_heads": 4, "image_size": 40, "patch_size": 8}},
+    "resnet": {"model_type": "resnet", "embedding_size": 12, "hidden_sizes": [20, 24], "depths": [2, 3]},
+}
+SIDE, TOKENS = 40, 21
+PRECISIONS = {"bf16": ("bf16", None), "fp16": ("fp16", None), "fp32": ("fp32", None), "amp-bf16": ("fp32", "bf16")}
+
+
+def settings() -> Iterator[dict[str, Any]]:
+    """Every model in every precision with both attentions; batches, prompts and lengths in turn."""
+    turns = product(CONFIGS, PRECISIONS, ("sdpa", "eager"))
+    for i, (name, precision, attention) in enumerate(turns):
+        if name == "resnet" and attention == "sdpa" or name not in ("t5", "whisper") and precision[-1] != "6":
+            continue
+        yield {"id": f"{name}/{precision}/{attention}", "config": dict(CONFIGS[name]), "precision": precision,
+               "attention": attention, "batch": 1 + i % 2, "sequence": TOKENS, "target": (1, 8, 3)[i % 3],
+               "generate": (9, 2, 12, 6)[i % 4]}
+
+
+def inputs_of(config: Mapping[str, Any], batch: int, dtype: torch.dtype, device: str) -> dict[str, torch.Tensor]:
+    """What the model's forward, or its encoder, is called with."""
+    kind = config["model_type"]
+    tokens = {"input_ids": torch.empty(batch, TOKENS, dtype=torch.int64, device=device)}
+    if kind == "whisper":
+        frames = 2 * config["max_source_positions"]
+        return {"input_features": torch.empty(batch, config["num_mel_bins"], frames, dtype=dtype, device=device)}
+    if kind not in ("vit", "clip", "resnet"):
+        return tokens
+    pixels = {"pixel_values": torch.empty(batch, 3, SIDE, SIDE, dtype=dtype, device=device)}
+    return tokens | pixels if kind == "clip" else pixels
+
+
+def traced(setting: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Allocations, and frees between them as one sum, of prefill, first and last step."""
+    device = fake_gpu.set_up(fallback=False).device
+    dtype, autocast = PRECISIONS[setting["precision"]]
+    config = transformers.AutoConfig.for_model(**setting["config"])
+    with torch.device("meta"):
+        named = getattr(transformers, CLASSES[config.model_type])
+        model = named._from_config(config, dtype=DTYPES[dtype], attn_implementation=setting["attention"]).eval()
+    with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(GPU()) as sdpa:
+        hf.move(model, device)
+        inputs = inputs_of(setting["config"], setting["batch"], DTYPES[dtype], device)
+        start = torch.empty(setting["batch"], setting["target"], dtype=torch.int64, device=device)
+        tracer = Tracer(device, sdpa)
+        for name, tensor in [*model.named_parameters(), *model.named_buffers(), *inputs.items(), ("start", start)]:
+            tracer.track(tensor, "parameter", "", name)
+        context = torch.autocast("cuda", dtype=DTYPES[autocast]) if autocast else nullcontext()
+        with tracer, tracer.watching(model), torch.no_grad(), context:
+            tracer.enter("prefill")
+            if config.is_encoder_decoder:
+                generate(tracer, model, inputs, start, setting["generate"])
+            else:
+                model(**inputs)
+        with tracer:
+            tracer.close()
+    found: dict[str, list[int]] = {}
+    for (name, _, begin), (_, _, end) in zip(tracer.phases, tracer.phases[1:], strict=False):
+        found[name] = grouped([change for _, change in tracer.events[begin:end]])
+    return {name: events for name, events in found.items() if name not in ("between", "end")}
+
+
+def generate(tracer: Tracer, model: Any, inputs: Mapping[str, Any], start: torch.Tensor, tokens: int) -> None:
+    """The encoder, the decoder's first tokens, then one at a time."""
+    encoded = model.get_encoder()(**inputs, return_dict=True)
+    out = model(encoder_outputs=encoded, decoder_input_ids=start, use_cache=True)
+    cache = out.cache
+    ids = next_of(out, start.shape)
+    del out
+    for i in range(1, tokens):
+        tracer.enter("first decode" if i == 1 else "last decode" if i == tokens - 1 else "between")
+        out = model(encoder_outputs=encoded, decoder_input_ids=ids[:, -1:], cache=cache, use_cache=True)
+        ids = next_of(out, ids[:, -1:].shape)
+        del out
+    tracer.enter("end")
+
+
+def next_of(out: Any, shape: torch.Size) -> torch.Tensor:
+    """The last position's logits in fp32, their largest, then ids of this shape to go on with."""
+    scores = out.logits[:, -1].to(copy=True, dtype=torch.float32)
+    token = torch.argmax(scores, dim=-1)
+    del scores, token
+    return torch.empty(shape, dtype=torch.int64, device=out.logits.device)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Compare the engine with traced forward passes and generation.")
+    parser.add_argument("--only", default="", help="a word in the names of the runs that are wanted")
+    parser.add_argument("--write", type=Path, help="a file for the records, for the tests")
+    arguments = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    records, off = [], 0
+    for setting in settings():
+        if arguments.only not in setting["id"]:
+            continue
+        record = setting | {"events": traced(setting)}
+        records.append(record)
+        different = [phase for phase, (ours, want) in compared(record).items() if ours != want]
+        off += bool(different)
+        print(f"{'off   ' if different else 'equal '} {setting['id']} {', '.join(different)}", flush=True)
+    if arguments.write:
+        lines = ",\n".join(json.dumps(record, separators=(",", ":")) for record in records)
+        arguments.write.write_text(f"[{lines}]\n", encoding="utf-8")
+    print(f"{len(records) - off} equal, {off} off")
+    return 1 if off else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
