@@ -31,8 +31,9 @@ class Setup:
 
     run: str = setting("training", "what runs", choices=("training", "inference"))
     sequence: int = setting(2048, "tokens of one sequence (inference: of the prompt)", unit="tokens", least=1)
-    target: int = setting(0, "tokens of the target, where a model has an encoder and a decoder; 0: as many as "
-                          "--sequence", unit="tokens", group="activations")
+    target: int = setting(0, "tokens of the target, where a model has an encoder and a decoder; inference: those that "
+                          "generation begins with; 0: as many as --sequence, in inference 1", unit="tokens",
+                          group="activations")
     batch: int = setting(1, "sequences in one micro-batch, per GPU", unit="sequences", least=1)
     accumulation: int = setting(1, "micro-batches per optimizer step", unit="micro-batches", least=1)
     precision: str = setting("mixed", "which dtype weights, gradients and states have", choices=(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -66,10 +67,10 @@ def test_a_token_costs_the_decoder_s_layers_and_the_source_does_not_grow() -> No
 
 def test_beams_read_copies_of_the_encoder_s_output_and_it_runs_once_for_them() -> None:
     model = from_config(T5)
-    one, beams, batch = (estimate(model, run="inference", precision="bf16", sequence=64, generate=3, **given).phases
+    one, beams, batch = (estimate(model, run="inference", precision="bf16", sequence=64, generate=3, **given)
                          for given in ({}, {"beams": 4}, {"batch": 4}))
-    assert one["prefill_peak"] < beams["prefill_peak"] < batch["prefill_peak"]
-    assert one["decode_peak"] < beams["decode_peak"] < batch["decode_peak"]  # the source's tokens are not repeated
+    assert beams.kinds["kv_cache"].largest == batch.kinds["kv_cache"].largest > one.kinds["kv_cache"].largest
+    assert one.phases["prefill_peak"] <= beams.phases["prefill_peak"] < batch.phases["prefill_peak"]
 
 
 @pytest.mark.parametrize("given, words", [
@@ -85,12 +86,23 @@ def test_the_decoder_s_positions_bound_what_is_generated() -> None:
         whisper(generate=446)
 
 
-@pytest.mark.parametrize("name", ["bert-base-uncased", "vit-b-16", "resnet-50", "clip-vit-base-patch32"])
+@pytest.mark.parametrize("name", ["bert-base", "vit-base", "resnet-50", "clip-vit-base-patch32"])
 def test_an_encoder_has_a_prefill_and_nothing_else(name: str) -> None:
     ledger = estimate(name, run="inference", precision="bf16", batch=4)
     assert "kv_cache" not in ledger.kinds
     assert [row.moment for row in ledger.chart] == ["load", "P1", "P2", "P3"]
     assert ledger.phases["load"] < ledger.phases["prefill_peak"] == ledger.totals.tensors
+
+
+def test_a_moment_of_decoding_is_in_the_decoder_s_layers() -> None:
+    ledger = estimate("t5-small", run="inference", precision="bf16", sequence=64, generate=20)
+    assert ledger.kinds["kv_cache"].at == "last decode/decoder.block.5/layer.0.SelfAttention"
+
+
+def test_a_server_counts_the_source_of_every_sequence() -> None:
+    note = next(note for note in whisper(kv_cache="paged", gpu="A100-80GB").notes if "needed for this load" in note)
+    room, sequences = (int(re.findall(pattern, note)[0]) for pattern in (r"of which (\d+)", r"or (\d+) sequences"))
+    assert sequences == room // (32 * 2 * 1280 * 2 * (448 + 1500))  # 448 tokens are 28 blocks
 
 
 def test_a_preset_of_each_family_generates() -> None:

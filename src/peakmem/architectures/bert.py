@@ -20,6 +20,7 @@ from peakmem.estimate.weights import embed, project
 MIRRORS = "transformers 5.24.0 models/bert/modeling_bert.py"
 INPUTS = {"input_ids": ("b s", "int64"), "labels": ("b s", "int64")}
 LOSSES = ("upcast", "sum")
+GENERATES = False
 
 
 def define(m: Structure) -> Definition:

@@ -22,6 +22,7 @@ from peakmem.estimate.weights import convolution, embed, project, weight
 MIRRORS = "transformers 5.24.0 models/clip/modeling_clip.py"
 INPUTS = {"input_ids": ("b s", "int64"), "pixel_values": ("b c i i'", "")}
 LOSSES = ("upcast",)
+GENERATES = False
 
 Widths = tuple[str, str, str]
 TEXT: Widths = "h", "a", "d"

@@ -21,6 +21,7 @@ from peakmem.estimate.weights import convolution, project
 MIRRORS = "transformers 5.24.0 models/resnet/modeling_resnet.py"
 INPUTS = {"pixel_values": ("b c i i'", ""), "labels": ("b", "int64")}
 LOSSES = ("upcast", "sum")
+GENERATES = False
 CHECKPOINTS = False
 
 

@@ -5,7 +5,7 @@ BERT's layers; positions are counted from the tokens that are no padding.
 
 from __future__ import annotations
 
-from peakmem.architectures.bert import INPUTS, LOSSES, block_rows, encoder
+from peakmem.architectures.bert import GENERATES, INPUTS, LOSSES, block_rows, encoder
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, layer_norm, linear
 from peakmem.estimate import weights
 from peakmem.estimate.losses import cross_entropy, tied_to, total
@@ -18,7 +18,7 @@ from peakmem.estimate.tape import Tensor, scope
 from peakmem.estimate.weights import embed, project
 
 MIRRORS = "transformers 5.24.0 models/roberta/modeling_roberta.py"
-__all__ = ["INPUTS", "LOSSES", "MIRRORS", "define", "forward"]
+__all__ = ["GENERATES", "INPUTS", "LOSSES", "MIRRORS", "define", "forward"]
 
 
 def define(m: Structure) -> Definition:

@@ -18,6 +18,7 @@ from peakmem.estimate.weights import convolution, project
 MIRRORS = "transformers 5.24.0 models/vit/modeling_vit.py"
 INPUTS = {"pixel_values": ("b c i i'", ""), "labels": ("b", "int64")}
 LOSSES = ("upcast", "sum")
+GENERATES = False
 
 
 def define(m: Structure) -> Definition:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from peakmem.estimate.dividing import notes_on
 from peakmem.estimate.elsewhere import bytes_at
+from peakmem.estimate.idle import input_of, notes_on_idle
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import Level, Program, compiled, replay
-from peakmem.estimate.serving import notes_on_serving
+from peakmem.estimate.serving import generates, notes_on_serving
 from peakmem.estimate.settings import structure_of, way_of_step
 from peakmem.estimate.stored import notes_on_weights
 from peakmem.estimate.structure import Structure
@@ -70,6 +71,7 @@ def usual_sequence(model: Model, settings: dict[str, Any]) -> int:
     """The sequence where none is given: the field table's, or as much of it as the model has positions for."""
     usual: int = Setup.sequence
     later = int(settings.get("generate", Setup.generate)) if settings.get("run") == "inference" else 0
+    later *= generates(model, Setup())
     bounded = model.longest and (model.vocabulary or not model.image)
     return max(min(usual, model.longest - later), 1) if bounded else usual
 
@@ -156,13 +158,14 @@ def run_of(model: Model, setup: Setup) -> dict[str, Any]:
     """What was estimated, with what."""
     dimensions = {name: value for name, value in vars(model).items() if name not in ("notes", "sizes", "towers")}
     dimensions = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in dimensions.items()}
-    return {"peakmem": __version__, "mirrors": dict(MIRRORS), "model": dimensions, **setup.as_json()}
+    read = input_of(model)
+    return {"peakmem": __version__, "mirrors": dict(MIRRORS), "model": dimensions, **setup.as_json(),
+            **({"input": read} if read else {})}
 
 
 def notes_of(model: Model, setup: Setup) -> tuple[str, ...]:
     """What was assumed."""
     from peakmem.architectures import code_of
-    from peakmem.estimate.idle import notes_on_idle
     from peakmem.estimate.losses import LOSS_NOTES
     from peakmem.estimate.optimizers.notes import notes_on_step
     from peakmem.tables.precisions import PRECISIONS

@@ -147,7 +147,7 @@ def moment_name(walk: Walk, spot: Spot | None, layers: int) -> str:
     phase = name.split(".")[0]
     number = layers - 1 - spot.layer if phase == "backward" else spot.layer
     place = piece.place(spot.at, walk.tape)
-    before = walk.tape.stacks.get(place.partition(".*")[0], ())
+    before = walk.tape.stacks.get(place.partition(".*")[0], ()) if phase in RECIPES else ()  # a step decodes alone
     number -= sum(len(segment.kinds) * int(value(segment.letter, walk.numbers)) for segment in before)
     return located(phase, place, str(number))
 

@@ -16,7 +16,8 @@ def holder(m: Structure, new: Tensor, name: str, positions: str) -> Tensor:
         d = (f"{'*'.join(d)}/2",)
     made = tape.new((b, k, (positions,), d), dtype, None, f"{tape.scope}/cached {name}")
     if made.storage:
-        made.storage.record.why.append(f"{name} of every position, read by each later token in {tape.scope}")
+        what = f"{name} of every position" if new.dims[2][0] == tape.grows else f"{name} of what the encoder gave"
+        made.storage.record.why.append(f"{what}, read by each later token in {tape.scope}")
     return made
 
 

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from peakmem.estimate.serving import generates
 from peakmem.model import Model
 from peakmem.setup import FIELDS, Setup
 
 TRAINS = ("optimizer", "loss", "activations", "training part")
 TRAINS_TOO = ("accumulation", "optimizer", "checkpoint")
-SERVES_TOO = ("stack", "lora_targets")  # of the groups above; adapters and older code are there in inference, too
+SERVES_TOO = ("stack", "lora_targets", "target")  # of the groups above; inference has them, too
 SHARDS = ("reshard", "sync_each_batch", "reduce_dtype")
 PAGES = ("block_size", "utilization")
-CACHES = ("kv_cache", "kv_bits", "generate", "logits", *PAGES)
+SERVES = ("beams", "prefill_chunk", "kv_cache", "kv_bits", "generate", "logits", *PAGES)
+
+
+def input_of(model: Model) -> str:
+    """What a model reads instead of tokens whose number is a setting; empty: it reads those."""
+    if model.image and not model.vocabulary:
+        return f"{model.image:,} × {model.image:,} pixels"
+    if "mel" in model.sizes:
+        return f"{model.sizes['s']:,} positions of sound"
+    return ""
 
 
 def idle_settings(model: Model, setup: Setup) -> dict[str, str]:
@@ -41,8 +51,10 @@ def reasons(model: Model, setup: Setup) -> Iterator[tuple[str, tuple[str, ...]]]
         yield "without --lora-rank", ("lora_targets",)
     if "encoder_decoder" not in model.switches:
         yield "in a model without encoder and decoder", ("target",)
-    if model.image and not model.vocabulary:
-        yield "in a model that reads pictures", ("sequence", *CACHES)
+    if input_of(model):
+        yield f"in a model that reads {input_of(model)}", ("sequence",)
+    if not generates(model, setup):
+        yield "in a model that generates nothing", SERVES
     if setup.kv_cache != "paged":
         yield "without --kv-cache paged", PAGES
     if setup.shard != "fsdp2":

@@ -127,7 +127,8 @@ def generation(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Ten
         at = tape.grows
         tape.single, tape.ones = str(number), m.ones | {at, f"many {at}'"}
         tape.letters = {at: "1", f"{at}'": f"t{number}"}
-        output = run(m.decoding(str(number)), code, {"input_ids" if encoded is None else "decoder_input_ids": ids}, encoded)
+        name = "input_ids" if encoded is None else "decoder_input_ids"
+        output = run(m.decoding(str(number)), code, {name: ids}, encoded)
         ids = choose(tape, output)
         del output
         tape.single, tape.ones, tape.letters = "", m.ones, {}

@@ -33,6 +33,8 @@ def served(model: Model, setup: Setup) -> tuple[Model, Setup]:
             if getattr(setup, name) != usual:
                 raise Impossible(f"--{name.replace('_', '-')} goes with --run inference")
         return model, setup
+    if not generates(model, setup):
+        return model, replace(setup, beams=1, prefill_chunk=0, generate=1)
     if setup.kv_bits not in (16, 8, 4):
         raise Impossible(f"--kv-bits {setup.kv_bits}: give 16, 8 or 4")
     if setup.prefill_chunk and "encoder_decoder" in model.switches:
@@ -44,6 +46,13 @@ def served(model: Model, setup: Setup) -> tuple[Model, Setup]:
     if setup.beams > 1:
         setup = replace(setup, batch=setup.batch * setup.beams)
     return (divided(model, setup.tensor_parallel) if setup.tensor_parallel > 1 else model), setup
+
+
+def generates(model: Model, setup: Setup) -> bool:
+    """Whether tokens come out one by one; an encoder's only forward is that of its input."""
+    from peakmem.architectures import code_of
+
+    return getattr(code_of(model.architecture, setup.implementation), "GENERATES", True)
 
 
 def divided(model: Model, gpus: int) -> Model:
@@ -157,10 +166,12 @@ def server_of(m: Structure, numbers: Mapping[str, Any], setup: Setup, levels: Ma
     cached = bytes_in_cache(m, numbers)
     work = max(levels["prefill"].peak - load - cached, 0)
     room = reserved - load - work - context(row).high * 2**20
-    blocks = blocks_of(room, per_token, setup.block_size)
-    tokens = blocks * setup.block_size
     each = -(-numbers["t2"] // setup.block_size)
-    return Server(reserved, max(room, 0), blocks, tokens, blocks // each)
+    blocks = blocks_of(room, per_token, setup.block_size)
+    read = bytes_read(m, numbers) // numbers["be"]  # of one sequence: each needs it beside its blocks
+    sequences = max(room, 0) // (each * setup.block_size * per_token + read) if read else blocks // each
+    blocks = sequences * each if read else blocks
+    return Server(reserved, max(room, 0), blocks, blocks * setup.block_size, sequences)
 
 
 def bytes_in_cache(m: Structure, numbers: Mapping[str, Any]) -> int:

@@ -7,17 +7,23 @@ from peakmem.ledger import Ledger
 from peakmem.quantity import gib
 from peakmem.views.layout import Line, wrapped
 from peakmem.views.text import answer, room
-from peakmem.views.words import about
+from peakmem.views.words import about, settings_of
+
+
+def named(ledger: Ledger, count: int) -> str:
+    """What a batch consists of."""
+    word = "image" if str(settings_of(ledger).get("input", "")).endswith("pixels") else "sequence"
+    return word if count == 1 else f"{word}s"
 
 
 def page(batch: int, ledger: Ledger, at: Headroom, above: Headroom | None, width: int = 80) -> list[Line]:
     """batch: the largest, 0: none; ledger, at: with it, or with 1; above: with one more."""
     if batch:
-        what = "sequence" if batch == 1 else "sequences"
+        what = named(ledger, batch)
         lines: list[Line] = [[("largest batch ", ""), (f"{batch:,}", "strong"),
                               (f": {batch:,} {what} per GPU in one micro-batch", "")]]
     else:
-        lines = [[("no batch fits", "bad"), (", not even 1 sequence", "")]]
+        lines = [[("no batch fits", "bad"), (f", not even 1 {named(ledger, 1)}", "")]]
     lines += room(at, width)
     if above:
         over = f"exceeds by {gib(-above.spare, 1)}" if above.spare < 0 else "is too close to tell"

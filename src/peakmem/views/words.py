@@ -97,7 +97,7 @@ def about(ledger: Ledger) -> str:
     if count.trained != count.total:
         known[0] += f" ({count.trained:,} trained)"
     if run.get("batch") and run.get("sequence"):
-        known.append(f"batch {_number(run['batch'])} × {_number(run['sequence'])} tokens")
+        known.append(f"batch {_number(run['batch'])} × {read_by(run)}")
     training = run.get("run", "training") == "training"
     for name in ("precision", "optimizer") if training else ("precision",):
         if run.get(name):
@@ -108,10 +108,16 @@ def about(ledger: Ledger) -> str:
     return ", ".join(known if training else [f"{known[0]}, inference", *known[1:]])
 
 
+def read_by(run: Mapping[str, Any]) -> str:
+    """What each of a batch is: tokens, or what the run says."""
+    return clean(run["input"], 40) if run.get("input") else f"{_number(run['sequence'])} tokens"
+
+
 TOLD: Mapping[str, tuple[Any, ...]] = {
     "accumulation": (1, ""), "attention": ("auto", ""), "implementation": ("transformers", ""),
     "checkpoint": ("none", ""), "lora_rank": (0, ""), "shard": ("none", ""), "gpus": (1, ""),
     "offload": ("none", ""), "loss": ("upcast", ""), "state_dtype": ("auto", ""), "step": ("steady", ""),
+    "target": (0, ""),
 }
 """Settings named in that line where they are not the usual ones."""
 
