@@ -52,7 +52,7 @@ def test_what_is_idle_changes_nothing(model: str) -> None:
 
 
 def test_a_picture_model_reads_no_tokens() -> None:
-    assert idle_settings(named("vit-base"), Setup.of())["sequence"] == "in a model that reads pictures"
+    assert idle_settings(named("vit-base"), Setup.of())["sequence"] == "in a model that reads 224 × 224 pixels"
     assert "sequence" not in idle_settings(named("gpt2"), Setup.of())
     assert "lora_rank" not in idle_settings(named("gpt2"), Setup.of(run="inference"))
 
