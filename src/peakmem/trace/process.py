@@ -1,7 +1,7 @@
 """Tracing in a process of its own.
 
-The fake GPU reaches into torch's private memory and leaves an autograd thread behind that may abort an ordinary exit:
-neither is something to do to the caller's process.
+The fake GPU reaches into torch's private memory, and what is traced may be anybody's code, with threads that outlive
+it: neither is something to do to the caller's process.
 """
 
 from __future__ import annotations
