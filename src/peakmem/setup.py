@@ -171,7 +171,8 @@ def checked(name: str, value: Any) -> Any:
 def number(flag: str, value: Any, kind: type, least: float, most: float, unit: str = "") -> Any:
     """An int or float inside its range; text is parsed, anything else is refused."""
     wanted = "a whole number" if kind is int else "a number"
-    limits = f"{flag} takes {wanted} from {least:g} to {most:g}" + (f" ({unit})" if unit else "")
+    shown = [f"{int(end):,}" if float(end).is_integer() else f"{end:g}" for end in (least, most)]
+    limits = f"{flag} takes {wanted} from {shown[0]} to {shown[1]}" + (f" ({unit})" if unit else "")
     if isinstance(value, str):
         text = value.strip().replace("_", "")
         if len(text) > 30:

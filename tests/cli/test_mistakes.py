@@ -113,6 +113,13 @@ ODD = ["x", -1, 1.5, True, None, [], {}, [1], {"a": "b"}, 10**400, "\ud800\x1b",
 def test_a_ledger_with_any_part_odd(ask: Ask, odd: object, tmp_path: Path) -> None:
     path, whole = tmp_path / "ledger.json", json.loads(ask("estimate", "gpt2", "--sequence", "64", "--json").out)
     whole["lines"], whole["chart"] = whole["lines"][:2], whole["chart"][:2]
+    # of so few lines the peak is nothing: a ledger that contradicts itself would be refused before anything is shown
+    for line in whole["lines"]:
+        line["at_peak"] = 0
+    for row in whole["chart"]:
+        row.update(end=0, peak=0, by_kind={"weights": 0}, peak_by_kind={"weights": 0})
+    whole["peak"].update(bytes=0, by_kind={"weights": 0})
+    whole["totals"]["tensors"] = 0
     for place in places(whole):
         data = json.loads(json.dumps(whole))
         part = data
@@ -191,3 +198,45 @@ def test_a_mistake_is_told_at_once() -> None:
     start = time.perf_counter()
     assert process("estimate", "llama-3.1-8").returncode == 2
     assert time.perf_counter() - start < 2
+
+
+def total_off(data: Any) -> None:
+    data["totals"]["tensors"] += 512
+
+
+def line_doubled(data: Any) -> None:
+    max(data["lines"], key=lambda line: line["bytes"] * line["at_peak"])["bytes"] *= 2
+
+
+def kind_off(data: Any) -> None:
+    data["peak"]["by_kind"]["weights"] -= 1
+
+
+def chart_off(data: Any) -> None:
+    data["chart"][3]["by_kind"]["weights"] += 512
+
+
+def trained_off(data: Any) -> None:
+    data["parameters"]["trained"] = data["parameters"]["total"] + 1
+
+
+@pytest.mark.parametrize("damage", [total_off, line_doubled, kind_off, chart_off, trained_off])
+def test_a_ledger_that_contradicts_itself(ask: Ask, damage: Any, tmp_path: Path) -> None:
+    data = json.loads(ask("estimate", "gpt2", "--sequence", "64", "--json").out)
+    damage(data)
+    path = tmp_path / "ledger.json"
+    path.write_text(json.dumps(data))
+    for words in (("explain", str(path)), ("compare", str(path), "gpt2 --sequence 64")):
+        assert "contradicts itself" in ask.mistake(*words)
+
+
+def test_a_ledger_of_any_size_is_not_parsed(ask: Ask, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    path.write_text('{"format":"peakmem.ledger/1","notes":["' + "x" * 2**25 + '"]}')
+    assert "larger than 32 MiB" in ask.mistake("explain", str(path))
+
+
+def test_limits_are_written_out(ask: Ask) -> None:
+    assert "from 1 to 1,000,000 (GPUs)" in ask.mistake("estimate", "gpt2", "--gpus", "0")
+    assert "from -1 to 1" in ask.mistake("estimate", "gpt2", "--dropout", "2")
+    assert "--gpu is empty" in ask.mistake("estimate", "gpt2", "--gpu", "")

@@ -465,3 +465,11 @@ def test_nothing_in_a_file_is_run(tmp_path: Path) -> None:
 def test_what_cannot_be_built(config: dict[str, Any], kind: type[PeakmemError]) -> None:
     with pytest.raises(kind):
         from_config(config)
+
+
+def test_a_list_of_layers_that_is_too_short(tmp_path: Path) -> None:
+    """C20; a number is what DeepSeek's files have there."""
+    config = {"model_type": "deepseek_v3", "num_hidden_layers": 4}
+    with pytest.raises(Impossible, match="moe_layer_freq has 2 entries, num_hidden_layers is 4"):
+        read_model(written(tmp_path, {**config, "moe_layer_freq": [1, 0]}))
+    assert not any("moe_layer" in note for note in read_model(written(tmp_path, {**config, "moe_layer_freq": 1})).notes)

@@ -52,6 +52,10 @@ def read_ledger(word: str) -> Ledger:
         check(ledger)
     except (ValueError, TypeError, AttributeError) as error:
         raise Unreadable(f"{name}: part of a ledger is odd: {printable(str(error))}") from None
+    try:
+        agree(ledger)
+    except ValueError as error:
+        raise Unreadable(f"{name} contradicts itself: {error}") from None
     return ledger
 
 
@@ -90,6 +94,35 @@ def check(ledger: Ledger) -> None:
         if not isinstance(moment, str):
             raise ValueError("timeline")
         counts(by_kind, "timeline")
+
+
+def agree(ledger: Ledger) -> None:
+    """What is said twice is the same: the peak is its kinds, its lines, the top of the chart. Errors: ValueError."""
+    peak, totals = ledger.peak, ledger.totals
+    alive: dict[str, int] = {}
+    for line in ledger.lines:
+        if not line.scratch and line.place == "device":
+            alive[line.kind] = alive.get(line.kind, 0) + line.bytes_at_peak
+    same(peak.bytes, totals.tensors, "peak.bytes", "totals.tensors")
+    same(peak.bytes, sum(peak.by_kind.values()), "peak.bytes", "the sum of peak.by_kind")
+    for kind in {**alive, **peak.by_kind}:
+        same(peak.by_kind.get(kind, 0), alive.get(kind, 0), f"peak.by_kind {kind}", "its lines at the peak")
+    for row in ledger.chart:
+        same(row.end, sum(row.by_kind.values()), f"chart {row.moment} end", "the sum of by_kind")
+        same(row.peak, sum(row.peak_by_kind.values()), f"chart {row.moment} peak", "the sum of peak_by_kind")
+    if ledger.chart:
+        same(peak.bytes, max(row.peak for row in ledger.chart), "peak.bytes", "the highest of the chart")
+    known = [size for size in (totals.tensors, totals.allocated, totals.reserved) if size is not None]
+    if known != sorted(known) or totals.device and totals.device[0] > totals.device[1]:
+        raise ValueError(f"totals: {', '.join(f'{size:,}' for size in known)} must not fall")
+    if max(ledger.parameters.trained, ledger.parameters.active) > ledger.parameters.total:
+        raise ValueError("parameters: more are trained or active than there are")
+
+
+def same(a: int, b: int, first: str, second: str) -> None:
+    """Errors: ValueError, naming both."""
+    if a != b:
+        raise ValueError(f"{printable(first)[1:-1]} is {a:,}, {second} {b:,}")
 
 
 def texts(part: object, names: str) -> None:

@@ -143,5 +143,7 @@ def settings_of(given: argparse.Namespace) -> tuple[dict[str, Any], dict[str, An
         if values.get(name, value) != value:
             raise Impossible(f"{flag(name)} is given twice: {printable(values[name])} and {printable(value)}")
         values[name] = value
+    if values.get("gpu") == "":
+        raise Impossible("--gpu is empty; give the name of a GPU (`peakmem list gpus`), or a size such as 24GiB")
     settings = {name: value for name, value in values.items() if name in FIELDS}
     return settings, {name: value for name, value in values.items() if name not in FIELDS}

@@ -69,6 +69,12 @@ def prediction_layers(f: Fields) -> None:
 def first_dense(f: Fields, sizes: Sizes) -> Sizes:
     """Dense layers first, then sparse ones; said once where all are alike. Errors: Impossible."""
     dense, count = f.count("first_k_dense_replace", least=0, null=0), sizes["layers"]
+    listed = f.value("moe_layer_freq")
+    if isinstance(listed, list) and len(listed) != count:
+        raise Impossible(f"{f.file}: moe_layer_freq has {len(listed):,} entries, num_hidden_layers is {count:,}; give "
+                         "one entry for each layer")
+    if listed not in (None, 1):
+        f.notes.append("moe_layer_freq is not used: transformers' class does not read it")
     if dense > count:
         raise Impossible(f"{f.file}: {f.said('first_k_dense_replace')} is more than {f.said('num_hidden_layers')}")
     if not dense:

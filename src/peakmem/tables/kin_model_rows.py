@@ -80,9 +80,9 @@ ROWS: tuple[Preset, ...] = (
            f"{HUB}ibm-granite/granite-3.1-8b-base"),
     Preset("mistral-7b-v0.2", decoder("mistral", 32, 4096, 32, 8, 14336, 32000, sliding_window=None), 7241732096,
            f"{HUB}mistralai/Mistral-7B-Instruct-v0.2"),
-
-              Preset("mistral-small-24b", decoder("mistral", 40, 5120, 32, 8, 32768, 131072, sliding_window=None, **WIDE), 23572403200,
-           f"{HUB}mistralai/Mistral-Small-24B-Base-2501", ("mistral-small-24b-base-2501", "mistral-small")),
+    Preset("mistral-small-24b", decoder("mistral", 40, 5120, 32, 8, 32768, 131072, sliding_window=None, **WIDE),
+           23572403200, f"{HUB}mistralai/Mistral-Small-24B-Base-2501",
+           ("mistral-small-24b-base-2501", "mistral-small")),
     Preset("ministral-8b", decoder("mistral", 36, 4096, 32, 8, 12288, 131072, sliding_window=32768, **WIDE), 8019808256,
            f"{HUB}mistralai/Ministral-8B-Instruct-2410", ("ministral-8b-instruct-2410",)),
     Preset("qwen2.5-0.5b", decoder("qwen2", 24, 896, 14, 2, 4864, 151936, True), 494032768, f"{HUB}Qwen/Qwen2.5-0.5B"),

@@ -88,9 +88,9 @@ def find_model(name: str) -> Model:
 
     row = presets().get(name) or _by_key().get(_key(name))
     if row is None:
-        begun = sorted((key for key in _by_key() if _key(name) and key.startswith(_key(name))), key=lambda k: (len(k), k))
+        begun = [key for key in _by_key() if _key(name) and key.startswith(_key(name))]
         raise UnknownName("model", name, presets(), "peakmem list models",
-                          dict.fromkeys(_by_key()[key].name for key in begun))
+                          dict.fromkeys(_by_key()[key].name for key in sorted(begun, key=lambda key: (len(key), key))))
     model = from_config(row.config, row.name, f"preset {row.name}", whole=True)
     if _key(name) == _key(row.name):
         return replace(model, source=row.source)

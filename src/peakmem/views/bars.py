@@ -22,18 +22,20 @@ def bars(ledger: Ledger, width: int, capacity: int = 0) -> list[Line]:
     if not rows:
         return []
     names = max(len(clean(row.moment, 14)) for row in rows)
-    room = max(16, width - names - 30)
+    wide = max(len(gib(amount)) for row in rows for amount in (row.peak, row.end)) + 1
+    high, end = max(12, wide), max(13, wide)
+    room = max(16, width - names - 5 - high - end)
     top = max(max(row.peak for row in rows), 1)
     shown = bool(capacity) and capacity <= 2 * top
     scale = max(top, capacity) if shown else top
     mark = min(room - 1, capacity * room // scale) if shown else -1
     title = "Each moment at its highest"
-    head = f"{'highest':>12}{'at its end':>13}"
-    lines: list[Line] = [[], [(title, "strong"), (head.rjust(names + 3 + room + 25 - len(title)), "dim")]]
+    head = f"{'highest':>{high}}{'at its end':>{end}}"
+    lines: list[Line] = [[], [(title, "strong"), (head.rjust(names + 3 + room + high + end - len(title)), "dim")]]
     for row in rows:
         line: Line = [("  ", ""), (clean(row.moment, 14).ljust(names + 1), "")]
         line += stack(row.peak_by_kind, scale, room, mark)
-        line += [(f"{gib(row.peak):>12}", "strong" if row.peak == top else ""), (f"{gib(row.end):>13}", "dim")]
+        line += [(f"{gib(row.peak):>{high}}", "strong" if row.peak == top else ""), (f"{gib(row.end):>{end}}", "dim")]
         lines.append(line)
     return lines + legend(ledger, width, scale / room, capacity if shown else 0)
 

@@ -124,8 +124,13 @@ def table(title: str, pairs: Iterable[Pair], width: int) -> list[Line]:
         return []
     if len(rows) > MOST:
         rows.sort(key=lambda pair: (-abs(pair.difference), pair.name))
-    lines = heading(title)
-    room = width - 44
+    amounts = [(amount(pair.left), amount(pair.right), "" if pair.equal else signed(pair.difference)) for pair in rows]
+    wide = max(11, *(len(text) for row in amounts for text in row)) + 2  # two columns apart at least
+    room = max(16, width - 5 - 3 * wide)
+    head = f"{'A':>{wide}}{'B':>{wide}}{'B − A':>{wide}}"
+    lines = [*heading(title)[:-1], [(title, "strong"), (head.rjust(max(5 + room + 3 * wide - len(title), 1)), "dim")]]
+    if len(title) > room + 3:
+        lines = [*heading(title), [(head.rjust(5 + room + 3 * wide), "dim")]]
     for pair in rows[:MOST]:
         letter = (colour(pair.kind).letter, pair.kind) if pair.kind else (" ", "")
         name = clean(pair.name, 300)
@@ -135,8 +140,8 @@ def table(title: str, pairs: Iterable[Pair], width: int) -> list[Line]:
             lines.append([("  ", ""), letter, (f" {name}", "")])
             letter, name = (" ", ""), ""
         apart = "" if pair.equal else signed(pair.difference)
-        lines.append([("  ", ""), letter, (f" {name:<{room}}", ""),
-                      (f"{amount(pair.left):>13}{amount(pair.right):>13}", ""), (f"{apart:>13}", "strong")])
+        lines.append([("  ", ""), letter, (f" {name:<{room}} ", ""),
+                      (f"{amount(pair.left):>{wide}}{amount(pair.right):>{wide}}", ""), (f"{apart:>{wide}}", "strong")])
     if len(rows) > MOST:
         lines.append([(f"    {len(rows) - MOST:,} more differ by less", "dim")])
     return lines
