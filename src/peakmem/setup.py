@@ -47,8 +47,8 @@ class Setup:
                               "selective (keeps the outputs of --checkpoint-save)",
                               choices=("none", "full", "selective"))
     lora_rank: int = setting(0, "rank of LoRA adapters; 0: train all weights", least=0, most=10**6)
-    shard: str = setting("none", "what is divided over the GPUs",
-                         choices=("none", "zero1", "zero2", "zero3", "fsdp2"))
+    shard: str = setting("none", "what is divided over the GPUs; ddp: nothing, gradients are averaged",
+                         choices=("none", "ddp", "zero1", "zero2", "zero3", "fsdp2"))
     gpus: int = setting(1, "GPUs that share the states", unit="GPUs", least=1, most=10**6)
     gpu: str = setting("", "the GPU to compare with: `peakmem list gpus`")
 

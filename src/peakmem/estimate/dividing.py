@@ -51,6 +51,10 @@ def way_of(setup: Setup) -> str:
 
 def letters_of(structure: Structure, setup: Setup, numbers: Mapping[str, Any]) -> dict[str, Any]:
     """Letters that only divided runs need."""
+    if structure.shard == "ddp":
+        from peakmem.estimate.replicas import bucket_bytes
+
+        return {"buckets": bucket_bytes(structure, numbers)}
     if way_of(setup) not in ZERO:
         return {}
     from peakmem.estimate.counts import counted
@@ -82,6 +86,9 @@ def refuse(setup: Setup, recipe: Precision) -> None:
                          "take --shard fsdp2, or adamw")
     if offload == "none":
         return
+    if shard == "ddp":
+        raise Impossible(f"--offload {offload} with --shard ddp: DistributedDataParallel moves nothing to the host; "
+                         "take --shard zero1, zero2, zero3 or fsdp2")
     if shard == "none" and setup.gpus > 1:
         raise Impossible(f"--offload {offload} on {setup.gpus} GPUs: say how they share, with --shard zero1, zero2, "
                          "zero3 or fsdp2")
@@ -96,6 +103,10 @@ def refuse(setup: Setup, recipe: Precision) -> None:
 def notes_on(setup: Setup, recipe: Precision) -> Iterator[str]:
     """What was assumed about sharding and offload, and what other settings of those stacks would hold."""
     shard, gpus = way_of(setup), f"{setup.gpus} GPU{'s' if setup.gpus > 1 else ''}"
+    if shard == "ddp":
+        yield (f"ddp on {gpus}: torch 2.13 DistributedDataParallel with its defaults; with "
+               "gradient_as_bucket_view=True the gradients would be views of the buckets, and one copy of them less. "
+               "Not counted: the copy of a module's buffers that is broadcast before each forward")
     if shard == "fsdp2":
         policy = ("shards, their gradients and states are fp32, units are gathered in 16 bit, gradients reduced in "
                   f"{'fp32' if setup.reduce_dtype == 'auto' else setup.reduce_dtype}" if recipe.master else

@@ -73,5 +73,5 @@ def notes_on_idle(model: Model, setup: Setup) -> Iterator[str]:
     for reason, names in given.items():
         yield f"no effect {reason}: {', '.join(names)}"
     if setup.gpus > 1 and setup.shard == "none" and setup.run == "training":
-        yield (f"--gpus {setup.gpus} without --shard: every GPU holds what one GPU holds; buckets of "
-               "DistributedDataParallel are not counted (they are views of the gradients, or as large again)")
+        yield (f"--gpus {setup.gpus} without --shard: every GPU holds what one GPU holds; the buckets of "
+               "DistributedDataParallel, as large as all gradients, are counted with --shard ddp")

@@ -9,6 +9,7 @@ from peakmem.estimate.tape import Tape
 from peakmem.estimate.whole import Whole
 
 WAYS = {
+    "ddp": ("replicas", "Replicas"),
     "zero1": ("zero", "Stage1"), "zero2": ("zero", "Stage2"), "zero3": ("zero3", "Stage3"),
     "fsdp2": ("sharding", "FullyShard"), "distributed optimizer": ("zero", "Flat"),
 }

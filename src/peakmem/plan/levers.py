@@ -50,7 +50,7 @@ def _when(name: str, have: tuple[Any, ...], want: Any) -> Callable[[Setup], Sett
 
 
 def _shard(setup: Setup) -> Settings:
-    if setup.shard in ("none", "zero1", "zero2"):
+    if setup.shard in ("none", "ddp", "zero1", "zero2"):
         return {"shard": "fsdp2", "gpus": max(8, setup.gpus)} if setup.run == "training" else {}
     return {"gpus": 2 * setup.gpus}
 
