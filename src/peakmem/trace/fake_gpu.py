@@ -145,6 +145,6 @@ def _install_hooks(torch_cpu: ctypes.CDLL, no: int, yes: int) -> None:
     word = ctypes.sizeof(ctypes.c_void_p)
     size = header + _SLOTS
     table = (ctypes.c_void_p * size).from_address(_memory())
-    table[:] = (ctypes.c_void_p * size).from_address(hooks.value - header * word)[:]
+    ctypes.memmove(table, hooks.value - header * word, size * word)
     table[header + _IS_BUILT], table[header + _HAS_PRIMARY_CONTEXT] = yes, no
     hooks.value = ctypes.addressof(table) + header * word
