@@ -37,12 +37,11 @@ LLAMA: dict[str, Any] = {
 def test_a_step_on_4_bit_weights_equals_the_real_layers(given: dict[str, Any]) -> None:
     pytest.importorskip("bitsandbytes")
     pytest.importorskip("peft")
-    from tests.estimate.bnb_step import traced
-    from tests.estimate.traced_module import estimated
+    from tests.estimate.traced_module import estimated, traced
 
     usual = {"sequence": 24, "batch": 2, "precision": "bf16", "lora_rank": 8, "optimizer_implementation": "foreach"}
     setup = Setup.of(**usual | given)
-    real, ours = traced(LLAMA, setup), estimated(LLAMA, setup)
+    real, ours = traced(LLAMA, setup, lambda model: model), estimated(LLAMA, setup)
     for phase in ("forward", "backward", "optimizer", "clear"):
         assert ours[phase] == real[phase], phase
 

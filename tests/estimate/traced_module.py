@@ -17,6 +17,7 @@ from peakmem.setup import Setup
 from peakmem.tables.kernels import GPU
 from peakmem.trace import fake_gpu, hf, optimizers, step
 from peakmem.trace.patches import gpu_answers
+from peakmem.trace.settings import stored_of
 from peakmem.trace.tracer import Tracer
 from tests.reference_steps import grouped
 
@@ -27,15 +28,18 @@ def traced(config: Mapping[str, Any], setup: Setup, wrap: Callable[[Any], Any]) 
     """Allocations and frees by phase, of the second step. wrap: makes the module around transformers' model."""
     device = fake_gpu.set_up(fallback=False).device
     dtype, autocast = DTYPES[setup.precision]
+    stored = stored_of(from_config(dict(config)), setup)
+    dtype = autocast if stored and autocast else dtype
     lora = {"r": setup.lora_rank, "alpha": 2 * setup.lora_rank} if setup.lora_rank else None
     attention = "sdpa" if setup.attention == "auto" else setup.attention
-    model = wrap(hf.build(dict(config), "causal", dtype, attention, lora, setup.checkpoint == "full")).train()
+    built = hf.build(dict(config), "causal", dtype, attention, lora, setup.checkpoint == "full", stored=stored)
+    module = wrap(built).train()
     with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(None if device == "cpu" else GPU()) as sdpa:
-        hf.move(model, device)
-        batch = hf.batch(model.config, "causal", dtype, setup.batch, setup.sequence, device)
-        optimizer = optimizers.make(model, "AdamW", "foreach")
+        hf.move(module, device)
+        batch = hf.batch(module.config, "causal", dtype, setup.batch, setup.sequence, device)
+        optimizer = optimizers.make(module, "AdamW", "foreach")
         tracer = Tracer(device, sdpa)
-        step.run(tracer, model, batch, optimizer, step.Step(accumulation=setup.accumulation, autocast=autocast))
+        step.run(tracer, module, batch, optimizer, step.Step(accumulation=setup.accumulation, autocast=autocast))
     events: dict[str, list[int]] = {}
     last = max(i for i, (name, _, _) in enumerate(tracer.phases) if name == "zero")
     first = max(i for i, (name, _, _) in enumerate(tracer.phases) if name == "zero" and i < last) + 1

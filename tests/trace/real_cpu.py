@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from peakmem.trace import hf, record
+from peakmem.trace.bits import without_values
 from peakmem.trace.patches import gpu_answers
 from peakmem.trace.step import Step, run
 from peakmem.trace.tracer import Tracer
@@ -93,7 +94,7 @@ def traced(
     step: Step,
 ) -> list[Phase]:
     """Trace the steps of a meta model with fake CPU tensors and return the phases of the last one."""
-    with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(None):
+    with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(None), without_values(True):
         hf.move(model, "cpu")
         tracer = Tracer("cpu")
         run(tracer, model, batch(), optimizer(model), step)

@@ -12,6 +12,8 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from peakmem.errors import PeakmemError
 
+from . import bits
+
 TASKS = {
     "causal": "AutoModelForCausalLM",
     "mlm": "AutoModelForMaskedLM",
@@ -30,12 +32,14 @@ def build(
     checkpointing: bool = False,
     selective: Sequence[str] | None = None,
     dropout: float | None = None,
+    stored: Mapping[str, Any] | None = None,
 ) -> torch.nn.Module:
     """Return the model on the meta device, in training mode.
 
     Building on meta and moving once keeps tied parameters tied and costs no memory; random initialisation under
     ``FakeTensorMode`` may loop for ever (``trunc_normal_``). `selective`: operations, written ``aten.mm.default``,
     whose outputs checkpointing keeps instead of running them again. `dropout`: every probability of the configuration.
+    `stored`: how bitsandbytes packs linear weights: ``scheme``, modules ``kept``, and whether the rest is ``prepared``.
     """
     import transformers
 
@@ -49,6 +53,10 @@ def build(
     with torch.device("meta"):
         auto = getattr(transformers, TASKS[task])
         model: Any = auto.from_config(settings, dtype=dtype, attn_implementation=attention)
+        if stored is not None:
+            bits.quantise(model, stored["scheme"], stored["kept"])
+            if stored["prepared"]:
+                model = _prepared(model)
         if lora is not None:
             model = _with_lora(model, lora, task)
     if checkpointing:
@@ -79,6 +87,13 @@ def _with_lora(model: torch.nn.Module, lora: Mapping[str, Any], task: str) -> to
     return peft.get_peft_model(model, config)
 
 
+def _prepared(model: torch.nn.Module) -> torch.nn.Module:
+    import peft
+
+    made: Any = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    return cast(torch.nn.Module, made)
+
+
 def layers_of(model: torch.nn.Module) -> list[torch.nn.Module]:
     """Return the modules of the model's longest module list, its layers."""
     lists = [list(m) for m in model.modules() if isinstance(m, torch.nn.ModuleList)]
@@ -97,7 +112,9 @@ def move(model: torch.nn.Module, device: str) -> dict[int, torch.Tensor]:
     def fresh(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in moved:
             new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
-            if isinstance(tensor, torch.nn.Parameter):
+            if bits.is_packed(tensor):
+                new = bits.packed(tensor, device)
+            elif isinstance(tensor, torch.nn.Parameter):
                 new = torch.nn.Parameter(new, requires_grad=tensor.requires_grad)
             moved[id(tensor)] = new
             keep.append(tensor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -47,6 +48,7 @@ def as_json(setting: Mapping[str, Any], run: Mapping[str, Any], notes: tuple[str
 
     quiet: Any = transformers.logging.set_verbosity_error
     quiet()
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # peft calls its older names
     gpu = profile(run.get("gpu", ""))
     report("building the model on the meta device")
     if setting.get("shard"):

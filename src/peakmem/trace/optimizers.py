@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import bits
 from .master import OverMaster
 from .settings import STATES
 
@@ -106,6 +107,7 @@ OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "Adafactor": torch.optim.Adafactor,
     "Lion": lambda p, **o: Lion(p),
     "Muon": _muon,
+    "AdamW-8bit": lambda p, **o: bits.needed().optim.AdamW8bit(p),
 }
 
 

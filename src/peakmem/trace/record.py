@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from peakmem.tables.kernels import GPU
 
 from . import fake_gpu, hf, optimizers, step
+from .bits import elements, without_values
 from .patches import gpu_answers
 from .summary import summary
 from .tracer import Tracer
@@ -33,6 +34,7 @@ def model_of(setting: Mapping[str, Any]) -> torch.nn.Module:
         setting.get("checkpointing", False),
         setting.get("selective"),
         setting.get("dropout"),
+        setting.get("stored"),
     )
     hold(model, setting.get("freeze", ()), setting.get("frozen_layers", 0))
     return model
@@ -70,6 +72,10 @@ def optimizer_of(setting: Mapping[str, Any], model: torch.nn.Module) -> Any:
     return optimizers.make(model, setting.get("optimizer", "AdamW"), setting["optimizer_impl"])
 
 
+def _has_bits(setting: Mapping[str, Any]) -> bool:
+    return bool(setting.get("stored")) or setting.get("optimizer", "").endswith("8bit")
+
+
 def step_of(setting: Mapping[str, Any]) -> step.Step:
     """Return how the setting's step is made."""
     autocast = setting.get("autocast")
@@ -92,7 +98,7 @@ def trace(setting: Mapping[str, Any], gpu: GPU | None = None, events: bool = Fal
     `optimizers.OPTIMIZERS`), ``loss`` ("sum": the logits' sum, no labels), ``set_to_none``, ``clip``, ``step``
     ("first"), ``keep_output`` (alive through the backward), ``target_seq``, ``selective`` (operations whose outputs
     checkpointing keeps), ``kernel`` (the one attention kernel), ``master`` (fp32 master weights), ``dropout``,
-    ``freeze`` (patterns) and ``frozen_layers``. All numbers are bytes.
+    ``freeze`` (patterns), ``frozen_layers`` and ``stored`` (see `hf.build`). All numbers are bytes.
     """
     tracer, model, calls = traced(setting, gpu)
     counts = parameter_counts(model)
@@ -102,7 +108,7 @@ def trace(setting: Mapping[str, Any], gpu: GPU | None = None, events: bool = Fal
 def parameter_counts(model: torch.nn.Module) -> tuple[int, int]:
     """Return the number of unique parameters, and of those that are trained."""
     parameters = list(dict.fromkeys(model.parameters()))
-    return sum(p.numel() for p in parameters), sum(p.numel() for p in parameters if p.requires_grad)
+    return sum(map(elements, parameters)), sum(p.numel() for p in parameters if p.requires_grad)
 
 
 def traced(setting: Mapping[str, Any], gpu: GPU | None = None) -> tuple[Tracer, torch.nn.Module, dict[str, int]]:
@@ -110,7 +116,8 @@ def traced(setting: Mapping[str, Any], gpu: GPU | None = None) -> tuple[Tracer, 
     fake = fake_gpu.set_up()
     model = model_of(setting)
     plan = step_of(setting)
-    with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(gpu or GPU(), setting.get("kernel", "")) as sdpa:
+    answers = gpu_answers(gpu or GPU(), setting.get("kernel", ""))
+    with FakeTensorMode(allow_non_fake_inputs=True), answers as sdpa, without_values(_has_bits(setting)):
         hf.move(model, fake.device)
         batch = batch_of(setting, model, fake.device)
         tracer = Tracer(fake.device, sdpa)

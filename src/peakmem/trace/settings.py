@@ -36,6 +36,7 @@ OPTIMIZER: Mapping[str, str] = {
     "adafactor": "Adafactor",
     "lion": "Lion",
     "muon": "Muon",
+    "adamw-8bit": "AdamW-8bit",
 }
 STATES: dict[str, tuple[str, ...]] = {
     "SGD": (),
@@ -57,6 +58,8 @@ KEPT: Mapping[str, tuple[str, ...]] = {
     "bmm": ("aten.bmm.default",),
 }
 """Operations behind the words of --checkpoint-save."""
+PACKED = ("nf4", "nf4-double", "fp4", "fp4-double")
+"""Ways of packing linear weights that bitsandbytes' layers have and a trace can follow."""
 ONLY: Mapping[str, tuple[Any, ...]] = {
     "run": ("training",),
     "implementation": ("transformers",),
@@ -65,6 +68,7 @@ ONLY: Mapping[str, tuple[Any, ...]] = {
     "loss": ("upcast", "sum"),
     "state_dtype": ("auto",),
     "precision": tuple(DTYPE),
+    "weights": ("auto", *PACKED),
 }
 """Values that a trace can do, where it cannot do all."""
 UNDERSTOOD = frozenset(
@@ -73,6 +77,7 @@ UNDERSTOOD = frozenset(
         *"""
 sequence target batch accumulation optimizer attention checkpoint checkpoint_save lora_rank lora_targets gpus gpu
 optimizer_implementation step set_to_none clip dropout freeze frozen_layers reshard sync_each_batch reduce_dtype
+kbit_prepare
 """.split(),
     }
 )
@@ -131,6 +136,9 @@ def setting_of(config: Mapping[str, Any], model: Model, setup: Setup) -> dict[st
     refuse(setup)
     dtype, autocast = DTYPE[setup.precision]
     sharded = setup.shard == "fsdp2"
+    stored = stored_of(model, setup)
+    if stored is not None and autocast:
+        dtype = autocast  # what is not packed is loaded in 16 bits, as transformers does
     eager = setup.attention == "eager" or ("eager_only" in model.switches and setup.attention == "auto")
     setting: dict[str, Any] = {
         "config": dict(config),
@@ -142,6 +150,7 @@ def setting_of(config: Mapping[str, Any], model: Model, setup: Setup) -> dict[st
         "checkpointing": setup.checkpoint != "none",
         "selective": _kept(setup),
         "lora": _lora(setup),
+        "stored": stored,
         "freeze": [part.strip() for part in setup.freeze.split(",") if part.strip()],
         "frozen_layers": setup.frozen_layers,
         "optimizer": optimizer_of(setup),
@@ -166,6 +175,25 @@ def _kept(setup: Setup) -> list[str] | None:
     if setup.checkpoint != "selective":
         return None
     return [name for word in setup.checkpoint_save for name in KEPT[word]]
+
+
+def stored_of(model: Model, setup: Setup) -> dict[str, Any] | None:
+    """Return how linear weights are packed, by --weights or by the model's file. Raises `Impossible`."""
+    scheme, kept = setup.weights, ()
+    if model.stored and scheme in ("auto", model.stored[0]) and setup.lora_rank:
+        scheme, kept = model.stored[0], tuple(pattern for pattern, _ in model.stored[3])
+    if scheme == "auto" or scheme not in PACKED:
+        if scheme != "auto":
+            raise Impossible(f"trace has no weights in {scheme}, as the file says; give --weights "
+                             f"{' or '.join(PACKED)}, or see peakmem estimate")
+        if setup.kbit_prepare:
+            raise Impossible(f"--kbit-prepare is about training on packed weights: give --weights {PACKED[0]}")
+        return None
+    if not setup.lora_rank:
+        raise Impossible(f"--weights {scheme}: packed weights get no gradient; train adapters with --lora-rank")
+    if setup.shard != "none":
+        raise Impossible(f"trace does not combine --weights {scheme} with --shard; see: peakmem estimate")
+    return {"scheme": scheme, "kept": kept, "prepared": setup.kbit_prepare}
 
 
 def _lora(setup: Setup) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .bits import states_of
 from .process import report
 from .tracer import Tracer, plain
 
@@ -52,6 +53,8 @@ def run(
     for parameter in model.parameters():
         name = names.get(id(parameter), "")
         tracer.track(parameter, "parameter", name.rpartition(".")[0], name)
+        for part, tensor in states_of(parameter):
+            tracer.track(tensor, "buffer", name.rpartition(".")[0], f"{name}/{part}")
     for name, buffer in model.named_buffers():
         tracer.track(buffer, "buffer", name.rpartition(".")[0], name)
     for name, tensor in batch.items():

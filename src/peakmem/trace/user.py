@@ -25,6 +25,7 @@ from peakmem.ledger import Parameters
 from peakmem.version import __version__
 
 from . import fake_gpu, hf, sharded
+from .bits import without_values
 from .called import Called
 from .ledger import ledger_of
 from .models import kernels
@@ -60,7 +61,10 @@ def as_json(file: str, name: str, gpu: str, options: Mapping[str, Any]) -> dict[
     sharding = options.get("sharding")
     fake = fake_gpu.set_up(fallback=sharding is None)
     seen = profile(gpu)
-    with ranks(sharding["gpus"]) if sharding else nullcontext() as mesh:
+    notes: list[str] = []
+    packs = b"bitsandbytes" in Path(file).read_bytes()
+    many = ranks(sharding["gpus"]) if sharding else nullcontext()
+    with many as mesh, without_values(packs, notes.append):
         training = _made(Path(file), name)
         counts = parameter_counts(training.module)
         plan = _plan(training, options)
@@ -77,6 +81,7 @@ def as_json(file: str, name: str, gpu: str, options: Mapping[str, Any]) -> dict[
             optimizer = _optimizer(training, moved, sharding is not None)
             run(tracer, Called(training.module, inputs), _tensors(inputs), optimizer, plan)
     report("reading the events")
+    tracer.notes.extend(notes)
     return _ledger(tracer, f"{Path(file).name}:{name}", options, gpu, counts, dict(sdpa.calls), plan.steps)
 
 
