@@ -68,7 +68,9 @@ def is_packed(parameter: torch.Tensor) -> bool:
 
 def packed(weight: Any, device: str) -> torch.nn.Parameter:
     """Return the packed form of a 4-bit layer's weight, with its state (functional.py, quantize_4bit)."""
-    from bitsandbytes.functional import QuantState
+    from bitsandbytes import functional
+
+    state_of: Any = functional.QuantState
 
     def empty(size: int | tuple[()], dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return torch.empty(size, dtype=dtype, device=device)
@@ -76,7 +78,7 @@ def packed(weight: Any, device: str) -> torch.nn.Parameter:
     count = weight.numel()
     blocks = -(-count // weight.blocksize)
     double = weight.compress_statistics
-    state = QuantState(
+    state = state_of(
         absmax=empty(blocks, torch.uint8 if double else torch.float32),
         shape=weight.shape,
         dtype=weight.dtype,
@@ -84,7 +86,7 @@ def packed(weight: Any, device: str) -> torch.nn.Parameter:
         code=empty(16),
         quant_type=weight.quant_type,
         offset=empty(()) if double else None,
-        state2=QuantState(absmax=empty(-(-blocks // 256)), code=empty(256), blocksize=256, dtype=torch.float32)
+        state2=state_of(absmax=empty(-(-blocks // 256)), code=empty(256), blocksize=256, dtype=torch.float32)
         if double
         else None,
     )
@@ -123,6 +125,7 @@ def without_values(wanted: bool, note: Callable[[str], None] = lambda text: None
         return
     from bitsandbytes import functional, nn
 
+    layers: Any = nn
     paged: list[int] = []
 
     def get_paged(*shape: int, dtype: torch.dtype = torch.float32, device: object = None) -> torch.Tensor:
@@ -141,7 +144,7 @@ def without_values(wanted: bool, note: Callable[[str], None] = lambda text: None
             (functional, "get_paged", get_paged),
             (functional, "fill", lambda *args, **kwargs: None),
             (functional, "prefetch_tensor", lambda *args, **kwargs: None),
-            (nn.Linear8bitLt, "forward", refused),
+            (layers.Linear8bitLt, "forward", refused),
         ):
             stack.enter_context(mock.patch.object(target, name, value))
         yield

@@ -90,8 +90,8 @@ def _with_lora(model: torch.nn.Module, lora: Mapping[str, Any], task: str) -> to
 def _prepared(model: torch.nn.Module) -> torch.nn.Module:
     import peft
 
-    made: Any = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
-    return cast(torch.nn.Module, made)
+    prepare: Any = peft.prepare_model_for_kbit_training
+    return cast(torch.nn.Module, prepare(model, use_gradient_checkpointing=False))
 
 
 def layers_of(model: torch.nn.Module) -> list[torch.nn.Module]:

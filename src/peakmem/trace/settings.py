@@ -179,7 +179,8 @@ def _kept(setup: Setup) -> list[str] | None:
 
 def stored_of(model: Model, setup: Setup) -> dict[str, Any] | None:
     """Return how linear weights are packed, by --weights or by the model's file. Raises `Impossible`."""
-    scheme, kept = setup.weights, ()
+    scheme = setup.weights
+    kept: tuple[str, ...] = ()
     if model.stored and scheme in ("auto", model.stored[0]) and setup.lora_rank:
         scheme, kept = model.stored[0], tuple(pattern for pattern, _ in model.stored[3])
     if scheme == "auto" or scheme not in PACKED:
