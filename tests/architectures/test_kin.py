@@ -72,7 +72,7 @@ def test_every_allocation(name: str) -> None:
 
 def test_every_family_is_traced() -> None:
     traced = {record["config"]["model_type"] for record in TINY.values()}
-    assert traced == {config["model_type"] for config in VARIANTS.values()}
+    assert traced == {config["model_type"] for config in VARIANTS.values()} | {"xlm-roberta"}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -84,6 +84,34 @@ def test_generation_folds(variant: str) -> None:
         structure, numbers = structure_of(from_config(BASE | VARIANTS[variant]), setup, unfold=unfold)
         levels.append(replay(compiled(interpret(structure)), numbers))
     assert levels[0] == levels[1]
+
+
+ENCODER = {"hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3, "num_attention_heads": 6,
+           "vocab_size": 97, "max_position_embeddings": 40}
+
+
+@pytest.mark.parametrize(("kind", "name"), [("xlm-roberta", "XLMRoberta"), ("camembert", "Camembert"),
+                                            ("roberta", "Roberta"), ("bert", "Bert")])
+def test_encoders_with_a_pooler_are_the_class_itself_in_inference(kind: str, name: str) -> None:
+    """Trained they are the class with the head: parameters of both, name for name."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    model = from_config({"model_type": kind, "architectures": [f"{name}Model"], **ENCODER})
+    settings = transformers.AutoConfig.for_model(kind, **ENCODER)
+    for run, cls in (("training", f"{name}ForMaskedLM"), ("inference", f"{name}Model")):
+        structure, numbers = structure_of(model, Setup.of(sequence=16, run=run), unfold=True)
+        ours = []
+        for key, p in interpret(structure).parameters.items():
+            layer = key.partition(".")[0] if p.full_name != key else ""
+            full = p.full_name.replace("*", layer)
+            ours.append((full.partition(".")[2] if run == "inference" else full, sides(p.dims, numbers)))
+        with torch.device("meta"):
+            real = getattr(transformers, cls)(settings)
+        assert ours == [(name, tuple(p.shape)) for name, p in real.named_parameters()]
+
+
+def test_heads_of_another_width_do_not_fit_olmoe() -> None:
+    with pytest.raises(Impossible, match="head_dim 32 × num_attention_heads 16"):
+        from_config({"model_type": "olmoe", "head_dim": 32})
 
 
 def test_clamped_olmo_is_refused() -> None:

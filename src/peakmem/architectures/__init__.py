@@ -49,6 +49,7 @@ CODE = {
     ("bert", "transformers"): "bert",
     ("vit", "transformers"): "vit",
     ("roberta", "transformers"): "roberta",
+    **{(name, "transformers"): "xlm_roberta" for name in ("xlm-roberta", "camembert")},
     ("t5", "transformers"): "t5",
     ("mt5", "transformers"): "t5",
     ("resnet", "transformers"): "resnet",

@@ -9,10 +9,10 @@ from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
 from peakmem.estimate.layout import dims
 from peakmem.estimate.losses import cross_entropy, tied_to, total
-from peakmem.estimate.ops import activation, add, dropout
+from peakmem.estimate.ops import activation, add, dropout, tanh
 from peakmem.estimate.outputs import hand_out
 from peakmem.estimate.positions import made, rows_of_buffer
-from peakmem.estimate.shapes import split_heads, view
+from peakmem.estimate.shapes import select, split_heads, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
 from peakmem.estimate.weights import embed, project
@@ -31,6 +31,9 @@ def define(m: Structure) -> Definition:
     yield from buffer("bert.embeddings.position_ids", "1 P", "int64")
     yield from buffer("bert.embeddings.token_type_ids", "1 P", "int64")
     yield Layers("bert.encoder.layer", lambda kind: block_rows())
+    if pooled(m):
+        yield from linear("bert.pooler.dense", "h", "h", True)
+        return
     yield Row("cls.predictions.bias", "V", "" if m.has("tied") else "unused")
     yield from linear("cls.predictions.transform.dense", "h", "h", True)
     yield from layer_norm("cls.predictions.transform.LayerNorm")
@@ -50,6 +53,8 @@ def block_rows() -> Iterator[Row]:
 
 def forward(m: Structure, input_ids: Tensor, labels: Tensor | None = None) -> Tensor:
     hidden = model(m, input_ids)
+    if pooled(m):
+        return pooler(hidden, "bert.pooler")
     scores = head(m, hidden)
     if m.run == "inference":
         return scores
@@ -124,6 +129,21 @@ def intermediate(m: Structure, given: Tensor) -> Tensor:
     with scope("intermediate"):
         x = project(given, "dense")
         x = activation(x, m.activation)
+        return x
+
+
+def pooled(m: Structure) -> bool:
+    """Whether BertModel itself runs, which has a pooler and no head: it has no loss to train with."""
+    return m.has("pooler") and m.run == "inference"
+
+
+def pooler(hidden: Tensor, name: str) -> Tensor:
+    """BertPooler: a layer on the first token. The hidden states are handed out beside it."""
+    with scope(name):
+        first = select(hidden, 1)
+        x = project(first, "dense")
+        x = tanh(x)
+        del first, hidden
         return x
 
 

@@ -5,7 +5,7 @@ BERT's layers; positions are counted from the tokens that are no padding.
 
 from __future__ import annotations
 
-from peakmem.architectures.bert import GENERATES, INPUTS, LOSSES, block_rows, encoder
+from peakmem.architectures.bert import GENERATES, INPUTS, LOSSES, block_rows, encoder, pooled, pooler
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, layer_norm, linear
 from peakmem.estimate import weights
 from peakmem.estimate.losses import cross_entropy, tied_to, total
@@ -22,6 +22,12 @@ __all__ = ["GENERATES", "INPUTS", "LOSSES", "MIRRORS", "define", "forward"]
 
 
 def define(m: Structure) -> Definition:
+    yield from encoder_rows(m)
+    if not pooled(m):
+        yield from head_rows(m)
+
+
+def encoder_rows(m: Structure) -> Definition:
     yield from embedding("roberta.embeddings.word_embeddings", "V", "h")
     yield from embedding("roberta.embeddings.token_type_embeddings", "T", "h")
     yield from layer_norm("roberta.embeddings.LayerNorm")
@@ -29,6 +35,11 @@ def define(m: Structure) -> Definition:
     yield from buffer("roberta.embeddings.position_ids", "1 P", "int64")
     yield from buffer("roberta.embeddings.token_type_ids", "1 P", "int64")
     yield Layers("roberta.encoder.layer", lambda kind: block_rows())
+    if pooled(m):
+        yield from linear("roberta.pooler.dense", "h", "h", True)
+
+
+def head_rows(m: Structure) -> Definition:
     yield Row("lm_head.bias", "V", "" if m.has("tied") else "unused")
     yield from linear("lm_head.dense", "h", "h", True)
     yield from layer_norm("lm_head.layer_norm")
@@ -38,6 +49,8 @@ def define(m: Structure) -> Definition:
 
 def forward(m: Structure, input_ids: Tensor, labels: Tensor | None = None) -> Tensor:
     hidden = model(m, input_ids)
+    if pooled(m):
+        return pooler(hidden, "roberta.pooler")
     scores = head(m, hidden)
     if m.run == "inference":
         return scores

@@ -83,10 +83,10 @@ def bert(f: Fields) -> Sizes:
     refuse(f, "add_cross_attention", "attention to an encoder")
     refuse(f, "is_decoder", "causal attention in BERT")
     switches, name = set(BIASES), architecture(f)
-    if name in ("BertModel", "RobertaModel"):
+    if name in ("BertModel", "RobertaModel", "XLMRobertaModel", "CamembertModel"):
         switches |= {"pooler"}
-        f.notes.append(f"{name} is trained as {name.removesuffix('Model')}ForMaskedLM: with the head, without the "
-                       "pooler")
+        f.notes.append(f"{name} is trained as {name.removesuffix('Model')}ForMaskedLM, with the head and without the "
+                       "pooler; --run inference is the class itself")
     return {
         "layers": f.count("num_hidden_layers"), "hidden": f.count("hidden_size"), "heads": heads, "kv_heads": heads,
         "head_size": head_size(f, own=False), "feed_forward": f.count("intermediate_size"),

@@ -7,11 +7,14 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
+_ROBERTA: Row = {"vocab_size": 50265, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+                 "intermediate_size": 3072, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
+                 "attention_probs_dropout_prob": 0.1, "max_position_embeddings": 512, "type_vocab_size": 2,
+                 "pad_token_id": 1, "is_decoder": False, "add_cross_attention": False, "tie_word_embeddings": True}
+
 TOWERS: Mapping[str, Row] = {
-    "roberta": {"vocab_size": 50265, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
-                "intermediate_size": 3072, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
-                "attention_probs_dropout_prob": 0.1, "max_position_embeddings": 512, "type_vocab_size": 2,
-                "pad_token_id": 1, "is_decoder": False, "add_cross_attention": False, "tie_word_embeddings": True},
+    "roberta": _ROBERTA, "xlm-roberta": {**_ROBERTA, "vocab_size": 30522},
+    "camembert": {**_ROBERTA, "vocab_size": 30522},
     "t5": {"vocab_size": 32128, "d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_decoder_layers": None,
            "num_heads": 8, "relative_attention_num_buckets": 32, "dropout_rate": 0.1, "feed_forward_proj": "relu"},
     "mt5": {"vocab_size": 250112, "d_model": 512, "d_kv": 64, "d_ff": 1024, "num_layers": 8, "num_decoder_layers": None,

@@ -70,6 +70,7 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
     "mixtral": decoders.mixtral, "qwen3_moe": decoders.qwen3_moe, "gpt2": classics.gpt2,
     "gpt_neox": classics.gpt_neox, "opt": classics.opt, "bert": classics.bert, "vit": classics.vit,
     "t5": encoder_decoders.t5, "mt5": encoder_decoders.mt5, "roberta": classics.roberta,
+    "xlm-roberta": classics.roberta, "camembert": classics.roberta,
     "resnet": towers.resnet,
     "llava": vision_language.llava, "qwen2_5_vl": vision_language.qwen2_5_vl, "qwen3_vl": vision_language.qwen3_vl,
     "qwen3_vl_moe": vision_language.qwen3_vl_moe,
@@ -80,6 +81,7 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
 CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "vit": "ViTForImageClassification",
                               "t5": "T5ForConditionalGeneration", "mt5": "MT5ForConditionalGeneration",
                               "roberta": "RobertaForMaskedLM",
+                              "xlm-roberta": "XLMRobertaForMaskedLM", "camembert": "CamembertForMaskedLM",
                               "resnet": "ResNetForImageClassification",
                               "llava": "LlavaForConditionalGeneration",
                               "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration",
@@ -159,7 +161,7 @@ def _assumed(fields: Fields) -> list[str]:
 def _class_note(kind: str, fields: Fields) -> list[str]:
     named = architecture(fields)
     expected = CLASSES.get(kind) or kind.removesuffix("_text").replace("_", "") + "forcausallm"
-    noted = (kind, named) in (("bert", "BertModel"), ("roberta", "RobertaModel"))
+    noted = expected.endswith("ForMaskedLM") and named == expected.replace("ForMaskedLM", "Model")
     if not named or named.lower() == expected.lower() or noted:
         return []
     what = CLASSES.get(kind, "a causal language model")

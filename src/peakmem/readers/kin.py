@@ -6,7 +6,7 @@ from peakmem.errors import Impossible
 from peakmem.readers.decoders import biased, decoder, router, sparse_layers
 from peakmem.readers.fields import Fields
 from peakmem.readers.mixtures import first_dense, grouped_experts, no_rope, prediction_layers
-from peakmem.readers.shared import KINDS, Sizes, experts, layers, rotary_part, windowed
+from peakmem.readers.shared import KINDS, Sizes, experts, head_size, layers, rotary_part, windowed
 
 
 def ministral(f: Fields) -> Sizes:
@@ -18,7 +18,9 @@ def ministral(f: Fields) -> Sizes:
 
 
 def seed_oss(f: Fields) -> Sizes:
-    """Seed-OSS: biases on q, k, v; dropout behind each branch."""
+    """Seed-OSS: biases on q, k, v; dropout behind each branch; null as head_dim is hidden size over heads."""
+    if "head_dim" in f.given and f.given["head_dim"] is None:
+        f.given["head_dim"] = head_size(f, own=False)
     sizes = decoder(f)
     for field, switch in (("attention_bias", "attention_bias"), ("attention_out_bias", "output_bias"),
                           ("mlp_bias", "mlp_bias")):
@@ -65,6 +67,9 @@ def olmoe(f: Fields) -> Sizes:
     """OLMoE: every feed-forward is experts; `intermediate_size` is that of one."""
     clipped(f)
     sizes = biased(f, decoder(f, *router(f))) | experts(f, "num_experts")
+    if sizes["heads"] * sizes["head_size"] != sizes["hidden"]:
+        raise Impossible(f"{f.file}: head_dim {sizes['head_size']} × {f.said('num_attention_heads')} must be "
+                         f"{f.said('hidden_size')}: the norms of q and k are as wide")
     if f.flag("norm_topk_prob"):
         sizes["switches"] |= {"norm_topk"}
     return sizes | {"expert_feed_forward": sizes["feed_forward"]}

@@ -15,6 +15,7 @@ from peakmem.setup import LIMIT, checked, number
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_size", "feed_forward", "vocabulary", "positions", "window",
          "experts", "experts_per_token", "expert_feed_forward", "token_types", "image", "patch", "channels", "classes")
 """Fields of `Model` that can be given, and `tied`."""
+ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert")
 
 
 def resize(model: Model, /, **given: Any) -> Model:
@@ -120,8 +121,7 @@ def _consistent(model: Model) -> None:
 
     if model.kv_heads > model.heads or model.heads % model.kv_heads:
         refuse(f"--kv-heads {model.kv_heads:,} must divide --heads {model.heads:,}")
-    alike = model.architecture in ("gpt2", "gpt_neox", "opt", "bert", "roberta", "clip", "whisper", "bloom", "mpt",
-                                   "gptj")
+    alike = model.architecture in ("gpt2", "gpt_neox", "opt", *ENCODERS, "clip", "whisper", "bloom", "mpt", "gptj")
     fixed = alike or model.architecture in ("falcon", "stablelm", "gpt_bigcode")
     if fixed and model.heads * model.head_size != model.hidden:
         refuse(f"--heads {model.heads:,} × --head-size {model.head_size:,} must be --hidden {model.hidden:,}")
@@ -130,8 +130,8 @@ def _consistent(model: Model) -> None:
     alike |= fixed and model.architecture != "stablelm" and not model.switches & {"multi_query", "grouped_qkv"}
     if model.kv_heads != model.heads and (alike or model.architecture == "vit"):
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} has as many as --heads {model.heads:,}")
-    rotary = model.architecture not in ("gpt2", "opt", "bert", "roberta", "t5", "mt5", "clip", "whisper", "resnet",
-                                        "vit", "bloom", "mpt", "gpt_bigcode", "mamba")
+    rotary = model.architecture not in ("gpt2", "opt", *ENCODERS, "t5", "mt5", "clip", "whisper", "resnet", "vit",
+                                        "bloom", "mpt", "gpt_bigcode", "mamba")
     if rotary and model.head_size % 2:
         refuse(f"--head-size {model.head_size:,} is odd; rotary positions need an even number")
     if model.experts_per_token > model.experts:

@@ -1,0 +1,20 @@
+"""XLM-RoBERTa and CamemBERT, as transformers 5.24 runs them (models/xlm_roberta/modeling_xlm_roberta.py).
+
+RoBERTa, whose head is made before the layers.
+"""
+
+from __future__ import annotations
+
+from peakmem.architectures.bert import GENERATES, INPUTS, LOSSES, pooled
+from peakmem.architectures.definition import Definition
+from peakmem.architectures.roberta import encoder_rows, forward, head_rows
+from peakmem.estimate.structure import Structure
+
+MIRRORS = "transformers 5.24.0 models/xlm_roberta/modeling_xlm_roberta.py"
+__all__ = ["GENERATES", "INPUTS", "LOSSES", "MIRRORS", "define", "forward"]
+
+
+def define(m: Structure) -> Definition:
+    if not pooled(m):
+        yield from head_rows(m)
+    yield from encoder_rows(m)
