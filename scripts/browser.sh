@@ -1,10 +1,13 @@
 #!/bin/sh
-# Chromium for the page's tests: Debian's, where it may be installed. Without it those tests are skipped and say so.
-command -v chromium >/dev/null && exit 0
-if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-	echo "no Chromium: the page's tests will be skipped (as root on Debian: apt-get install chromium)"
-	exit 0
-fi
-echo "installing Chromium for the page's tests (apt-get install chromium)"
-(apt-get update -qq && apt-get install -y -qq chromium) >/dev/null 2>&1 ||
-	echo "Chromium cannot be installed here: the page's tests will be skipped"
+# Chromium for the page's tests, and Firefox as a second engine: Debian's, where they may be installed. Without them
+# those tests are skipped and say so.
+for browser in chromium firefox-esr; do
+	command -v $browser >/dev/null && continue
+	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+		echo "no $browser: its tests of the page will be skipped (as root on Debian: apt-get install $browser)"
+		continue
+	fi
+	echo "installing $browser for the page's tests (apt-get install $browser)"
+	(apt-get update -qq && apt-get install -y -qq $browser) >/dev/null 2>&1 ||
+		echo "$browser cannot be installed here: its tests of the page will be skipped"
+done

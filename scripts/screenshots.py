@@ -11,7 +11,7 @@ sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.par
 from tests.web.serving import served  # noqa: E402
 
 SECTIONS = ("bytes", "kinds", "why", "step", "size", "ledger", "levers", "check", "references")
-WIDTHS = {"wide": 1280, "narrow": 360}
+WIDTHS = {"wide": 1280, "narrow": 320}
 CHROMIUM = "/usr/bin/chromium"
 
 

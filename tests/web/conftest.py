@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.web.serving import served
 
 CHROMIUM = os.environ.get("PEAKMEM_CHROMIUM", "/usr/bin/chromium")
+PYODIDE = Path(__file__).parent.parent.parent / "node_modules" / "pyodide"
 START = "#v=1&model=llama-3.1-8b&gpu=H100+SXM+80GB"
 
 
@@ -30,6 +32,20 @@ def browser() -> Iterator[Any]:
 def address() -> Iterator[str]:
     with served() as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page as files, made once: site/, page.html; with Pyodide where npm has brought it: live/, live.html."""
+    from peakmem.web.page import build
+
+    out = tmp_path_factory.mktemp("built")
+    build(out / "site")
+    build(out / "page.html")
+    if PYODIDE.exists():
+        build(out / "live", PYODIDE)
+        build(out / "live.html", PYODIDE)
+    return out
 
 
 def until(page: Any, expression: str, timeout: int = 8000) -> None:

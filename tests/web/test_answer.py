@@ -33,6 +33,18 @@ def test_without_the_allocator_the_tensors_are_the_same() -> None:
     assert quick["room"]["reserved"] is None and slow["room"]["reserved"] >= slow["room"]["tensors"]
 
 
+@pytest.mark.parametrize("settings", [{}, {"gpu": "H100", "batch": 3}, {"run": "inference"}, {"accumulation": 2}])
+def test_the_chart_alone_is_that_of_the_estimate(settings: dict[str, Any]) -> None:
+    quick, whole = ask(ask="chart", model="gpt2", settings=settings), ask(model="gpt2", settings=settings,
+                                                                          allocator=False)
+    assert quick["room"] == whole["room"]
+    for part in ("chart", "parameters"):
+        assert quick["ledger"][part] == whole["ledger"][part]
+    for name, value in quick["ledger"]["peak"].items():
+        assert value == whole["ledger"]["peak"][name]
+    assert quick["ledger"]["run"]["model"]["name"] == whole["ledger"]["run"]["model"]["name"]
+
+
 def test_the_timeline_comes_to_the_peak() -> None:
     found = ask(model="llama-3.2-1b", timeline=True, lines=0)
     events = found["timeline"]["events"]
@@ -68,6 +80,19 @@ def test_levers_start_from_the_peak() -> None:
         if not one["refused"]:
             after = ask(model="llama-3.2-1b", settings={"batch": 4} | one["settings"])["ledger"]["peak"]["bytes"]
             assert after == one["after"] < one["before"], one["lever"]
+
+
+def test_a_lever_shows_its_own_kinds() -> None:
+    """Four levers end at one peak, that of the optimizer; what each does to the activations is its own."""
+    found = ask(ask="levers", model="llama-3.1-8b", settings={"gpu": "H100 SXM 80GB"})
+    tried = {one["lever"]: one for one in found["tried"]}
+    same = [tried[name] for name in ("chunked loss", "selective checkpointing", "full checkpointing")]
+    assert len({one["after"] for one in same}) == 1
+    assert len({one["largest"]["activations"] for one in same}) == 3
+    for one in found["tried"]:
+        settings = {"gpu": "H100 SXM 80GB", **one["settings"]}
+        kinds = ask(model="llama-3.1-8b", settings=settings, allocator=False)["ledger"]["kinds"]
+        assert one["largest"] == {kind: row["largest"] for kind, row in kinds.items()}, one["lever"]
 
 
 @pytest.mark.parametrize("text", [

@@ -22,6 +22,15 @@ OTHER: dict[str, Any] = {
     "generate": "32", "kv_bits": "8", "utilization": "0.8",
 }
 """What a setting is changed to where the last of its choices, or one more, would not do."""
+NEEDS = {
+    "lora_targets": "lora_rank=8", "checkpoint_save": "checkpoint=selective", "loss_chunks": "loss=chunked",
+    "target": "model=t5-small", "reshard": "shard=fsdp2&gpus=8", "sync_each_batch": "shard=fsdp2&gpus=8",
+    "reduce_dtype": "shard=fsdp2&gpus=8", "reduce_bucket": "shard=zero2&gpus=8",
+    "block_size": "run=inference&kv_cache=paged", "utilization": "run=inference&kv_cache=paged",
+    **{name: "run=inference" for name in ("logits", "kv_cache", "kv_bits", "beams", "prefill_chunk", "generate",
+                                          "tensor_parallel")},
+}
+"""What must be set for a setting to mean something; else its control cannot be touched."""
 
 
 def other(name: str) -> Any:
@@ -57,8 +66,11 @@ def settle(page: Any) -> None:
 
 
 @pytest.mark.parametrize("name", list(FIELDS))
-def test_every_setting_is_asked_for(page: Any, name: str) -> None:
+def test_every_setting_is_asked_for(opened: Any, address: str, name: str) -> None:
     wanted = other(name)
+    need = NEEDS.get(name, "")
+    page = opened(address + (START if "model=" not in need else START.replace("model=llama-3.1-8b", "")) + "&" + need)
+    settle(page)
     page.eval_on_selector_all("details", "all => all.forEach((one) => { one.open = true; })")
     control = page.locator(f"form.form [name={name}]").first
     if name == "run":
@@ -183,12 +195,63 @@ def test_the_largest_batch(opened: Any, address: str) -> None:
     assert f"Largest batch that fits: {found['batch']}" in page.inner_text(".fits")
 
 
+def test_a_setting_of_the_readers_own_is_the_command_lines(page: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """What lies in no answer made beforehand: typed into the page, and asked of the command line by the page's link."""
+    from peakmem.cli import main
+
+    page.fill("form.form [name=sequence]", "3217")
+    page.fill("form.form [name=batch]", "7")
+    page.select_option("form.form [name=checkpoint]", "full")
+    settle(page)
+    assert main(["estimate", "--from-url", page.evaluate("location.href"), "--json"]) == 0
+    mine = json.loads(capsys.readouterr().out)
+    assert drawn(page) == {row["moment"]: {kind: size for kind, size in row["peak_by_kind"].items() if size}
+                           for row in mine["chart"]}
+    assert page.inner_text(".peak") == f"{mine['peak']['bytes'] / 2**30:,.2f} GiB"
+    assert str(mine["run"]["batch"]) == "7" and "7·3217" in page.inner_text(".rule.activations")
+
+
+def test_what_has_no_effect_cannot_be_touched_and_says_why(opened: Any, address: str) -> None:
+    page = opened(address + "#v=1&model=vit-base")
+    until(page, "document.querySelector('form [name=sequence]').disabled")
+    assert "No effect in a model that reads pictures" in page.inner_text("[data-field=sequence]")
+    assert page.is_disabled("[data-field=sequence] [type=range]") and page.is_enabled("form.form [name=batch]")
+    page.locator("summary", has_text="Its size").click()
+    assert page.is_disabled("[name=size-vocabulary]") and page.is_enabled("[name=size-layers]")
+    page.select_option("form.form [name=model]", "gpt2")
+    until(page, "!document.querySelector('form [name=sequence]').disabled")
+    page.check("form.form [name=run][value=inference]")
+    until(page, "document.querySelector('[data-field=optimizer]').hidden")
+    assert page.locator("summary", has_text="inference").is_visible()
+    assert not page.locator("summary", has_text="optimizer").is_visible()
+
+
+def test_what_a_setting_means_is_said(page: Any) -> None:
+    page.hover("form.form [name=checkpoint]")
+    assert "each layer keeps its input" in page.inner_text(".help")
+    page.focus("form.form [name=batch]")
+    assert "per GPU" in page.inner_text(".help")
+
+
+def test_links_within_the_page_keep_the_state(page: Any) -> None:
+    page.fill("form.form [name=sequence]", "3000")
+    settle(page)
+    there = page.evaluate("location.href")
+    page.locator("header nav a", has_text="Check").click()
+    assert page.evaluate("location.href") == there and page.evaluate("scrollY") > 1000
+    page.locator("a.ref").first.click()
+    assert page.input_value("form.form [name=sequence]") == "3000" and page.evaluate("location.href") == there
+
+
 def test_over_time(page: Any) -> None:
     page.get_by_role("button", name="Over time").click()
     page.wait_for_selector(".time path.seg")
     whole = page.get_attribute(".time svg", "aria-label")
     page.get_by_role("button", name="Peak: zoom to it").click()
-    assert page.get_attribute(".time svg", "aria-label") != whole
+    near = page.get_attribute(".time svg", "aria-label")
+    assert near != whole
+    page.wait_for_timeout(700)  # the reader rests: nothing new is there, and what is looked at stays
+    assert page.get_attribute(".time svg", "aria-label") == near
     assert page.inner_text(".read").startswith("119.96 GiB")
     page.focus(".time")
     page.keyboard.press("-")

@@ -14,6 +14,7 @@ from peakmem.tables.gpus import gpus
 from peakmem.tables.models import presets
 from peakmem.tables.optimizers import OPTIMIZERS
 from peakmem.web.answer import ASKS, estimate_json
+from tests.web.conftest import PYODIDE
 
 ROOT = Path(__file__).parent.parent.parent
 CONFIG = json.loads((ROOT / "examples/llama-3.1-8b/config.json").read_text())
@@ -49,7 +50,7 @@ def requests() -> list[str]:
             request |= {"model": "mine", "config": CONFIG}
         elif dice.random() < 0.2:
             request |= {"model": "custom", "sizes": {"layers": dice.randint(1, 90), "hidden": 64 * dice.randint(1, 80)}}
-        asks = {"estimate": 70, "room": 10, "fit": 2, "levers": 3, "beside": 5, "compare": 5, "sweep": 5}
+        asks = {"estimate": 60, "chart": 10, "room": 10, "fit": 2, "levers": 3, "beside": 5, "compare": 5, "sweep": 5}
         ask = dice.choices(list(asks), list(asks.values()))[0]
         if ask == "compare":
             request = {"a": request, "b": {"model": "gpt2", "settings": {"sequence": 128}}}
@@ -91,16 +92,13 @@ def test_the_server(expected: list[tuple[str, str]]) -> None:
                 assert found.status == 400
 
 
-def test_the_browsers_python(expected: list[tuple[str, str]], browser: Any, tmp_path: Path) -> None:
+def test_the_browsers_python(expected: list[tuple[str, str]], browser: Any, built: Path) -> None:
     """In the worker of the page, as `peakmem page --out FOLDER/ --pyodide …` writes it."""
-    from peakmem.web.page import build
     from tests.web.serving import folder
 
-    pyodide = ROOT / "node_modules" / "pyodide"
-    if not (pyodide / "pyodide.asm.wasm").exists():
-        pytest.skip("Pyodide is not there: make page")
-    build(tmp_path / "site", pyodide)
-    with folder(tmp_path / "site") as address:
+    if not PYODIDE.exists():
+        pytest.skip("Pyodide is not there: npm ci")
+    with folder(built / "live") as address:
         page = browser.new_page()
         page.goto(address)
         page.wait_for_selector("html[data-engine=live]", timeout=120_000)

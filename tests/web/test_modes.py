@@ -11,23 +11,10 @@ import pytest
 from peakmem.errors import Unreadable
 from peakmem.web.answer import estimate_json
 from peakmem.web.page import build
-from tests.web.conftest import START, until
+from tests.web.conftest import PYODIDE, START, until
 from tests.web.serving import folder
 
-PYODIDE = Path(__file__).parent.parent.parent / "node_modules" / "pyodide"
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """site/, page.html; with Pyodide where npm has brought it: live/, live.html."""
-    out = tmp_path_factory.mktemp("built")
-    build(out / "site")
-    build(out / "page.html")
-    if PYODIDE.exists():
-        build(out / "live", PYODIDE)
-        build(out / "live.html", PYODIDE)
-    return out
 
 
 def headline(request: dict[str, Any]) -> str:

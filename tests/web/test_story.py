@@ -21,6 +21,20 @@ def test_cells_follow_precision_and_optimizer(page: Any) -> None:
     assert cells.count() == 18 and "18 bytes" in page.inner_text("pm-cells .total")
 
 
+@pytest.mark.parametrize("width,height", [(1280, 720), (320, 700)])
+def test_the_first_screen_can_be_touched(opened: Any, address: str, width: int, height: int) -> None:
+    """Without scrolling: something to change, what it changes, and the way to the calculator."""
+    page = opened(address, viewport={"width": width, "height": height})
+    for part in ("pm-cells select", "pm-cells .bytes span", "header nav a[href='#size']"):
+        box = page.locator(part).first.bounding_box()
+        assert box["y"] + box["height"] <= height and box["x"] + box["width"] <= width, part
+
+
+def test_a_lever_tells_of_its_kind_where_the_peak_moves(page: Any) -> None:
+    lever = page.locator("li.lever", has=page.locator("[data-lever='full checkpointing']"))
+    assert "activations 13.30 GiB → 1.54 GiB; the peak is then in backward, at embed_tokens" in lever.inner_text()
+
+
 def test_growth_shows_who_cares(page: Any) -> None:
     page.get_by_role("button", name="batch × 250").click()
     amounts = page.locator("pm-growth .amount").all_inner_texts()
@@ -43,7 +57,7 @@ def test_the_grid_by_keyboard_slider_and_column(page: Any) -> None:
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     words = slider.get_attribute("aria-valuetext")
-    assert words.startswith("F1: forward, layer 1. Allocated z1 (8.0 MiB), a1 (8.0 MiB); freed z1 (8.0 MiB)")
+    assert words.startswith("F1: forward, layer 1. Allocated: z1 (8.0 MiB), a1 (8.0 MiB); freed z1 (8.0 MiB)")
     page.keyboard.press("End")
     assert slider.get_attribute("aria-valuetext").startswith("clear")
     page.locator("table.grid thead button").nth(4).click()

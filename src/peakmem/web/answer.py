@@ -66,10 +66,18 @@ def estimate(request: Mapping[str, Any]) -> dict[str, Any]:
     ordered = sorted(ledger.lines, key=lambda line: (-line.bytes_at_peak, -line.bytes * line.count, line.name))
     found["lines"] = [vars(line).copy() for line in ordered[:whole(request, "lines", 12, MOST_LINES)]]
     result = {"ledger": found, **largest(ledger), "room": room_of(ledger, settings),
-              "beside": others(model, settings) if full else None}
+              "beside": others(model, settings) if full else None, "idle": idle(model, settings)}
     if request.get("timeline") is True:
         result["timeline"] = changes_of(ledger)
     return result
+
+
+def idle(model: Model, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Settings that would change nothing, and why."""
+    from peakmem.estimate.idle import idle_settings
+    from peakmem.setup import Setup
+
+    return idle_settings(model, Setup.of(**settings))
 
 
 def chart(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,11 +194,14 @@ def levers(request: Mapping[str, Any]) -> dict[str, Any]:
 
     only(request, *RUN)
     model, settings = model_of(request), settings_of(request)
-    seen: dict[int, Ledger] = {}
+    seen: dict[frozenset[tuple[str, str]], Ledger] = {}
+
+    def key(changed: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
+        return frozenset((name, str(value)) for name, value in changed.items())
 
     def measure(changed: Mapping[str, Any]) -> tuple[int, bool]:
         ledger = estimated(model, changed)
-        seen[ledger.totals.tensors] = ledger
+        seen[key(changed)] = ledger
         gpu = settings.get("gpu")
         # What the tensors alone exceed needs no run of the allocator.
         fits = not gpu or (headroom(ledger, gpu).fits and headroom(estimated(model, changed, True), gpu).fits)
@@ -202,11 +213,18 @@ def levers(request: Mapping[str, Any]) -> dict[str, Any]:
     for change in (*tried, *([together] if together else [])):
         words = change.flags.replace("--", "").split()
         pairs = {name.replace("-", "_"): value for name, value in zip(words[::2], words[1::2], strict=True)}
-        kinds = dict(seen[change.after].peak.by_kind) if change.after in seen else {}
-        made.append({**vars(change), "settings": pairs, "by_kind": kinds})
-    return {"before": before, "by_kind": dict(seen[before].peak.by_kind), "tried": made,
+        made.append({**vars(change), "settings": pairs, **shape(seen.get(key({**settings, **pairs})))})
+    return {"before": before, **shape(seen[key(settings)]), "tried": made,
             "levers": [{"name": row.name, "shrinks": row.shrinks, "costs": row.costs, "source": row.source,
                         "flag": row.flag} for row in LEVERS]}
+
+
+def shape(ledger: Ledger | None) -> dict[str, Any]:
+    """Of what the peak is made, when it is, and the most that each kind comes to."""
+    if ledger is None:
+        return {"by_kind": {}, "moment": "", "largest": {}}
+    return {"by_kind": dict(ledger.peak.by_kind), "moment": ledger.peak.moment,
+            "largest": {kind: one.largest for kind, one in ledger.kinds.items()}}
 
 
 def compare(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import gzip
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import cast
@@ -51,6 +52,7 @@ def scripts() -> list[str]:
     return sorted(name for name in names if name != "worker.js")
 
 
+@cache
 def first_answers() -> dict[str, str]:
     """What is painted before any engine is there."""
     found = {key(request): answered(request) for request in (*FIGURES, quick(FIRST), *resting(FIRST))}
@@ -75,6 +77,7 @@ def resting(request: dict[str, object]) -> Iterator[dict[str, object]]:
     yield {**request, "settings": settings, "ask": "fit"}
 
 
+@cache
 def further_answers() -> bytes:
     """Answers for a page without an engine: every preset in a few ways, the first state on every GPU; gzipped JSON."""
     from peakmem.tables.gpus import gpus

@@ -31,7 +31,8 @@ export class Calculator extends HTMLElement {
       h("div", { class: "settings" }, this.form.element),
       h("div", { class: "result" },
         h("div", { class: "sticky" }, this.headline, this.fits, this.beside, this.error,
-          h("div", { class: "row tools views" }, this.views), h("div", { class: "stage" }, this.picture, this.moments, this.time, this.numbers), this.legend),
+          h("div", { class: "row tools views" }, this.views), h("div", { class: "stage" }, this.picture, this.moments, this.time, this.numbers), this.legend,
+          h("p", { class: "small marks" }, h("span", { class: "mark notch" }), " left when the moment ends  ", h("span", { class: "mark dotted" }), " reserved by PyTorch and not filled  ", h("span", { class: "mark dashed" }), " what the GPU has for it")),
         h("div", { class: "row tools take" }, this.pinner, tools(() => this.svg())), this.pinned, this.detail)),
       this.largest);
     on("change", () => this.form.sync());
@@ -88,9 +89,15 @@ export class Calculator extends HTMLElement {
     this.known = null;
     this.judge();
     this.paint();
+    this.settle();
+  }
+  settle() {
+    if (!state.answer.idle) return;
+    this.form.sized(state.answer.ledger.run.model);
+    this.form.idle(state.answer.idle);
   }
   details() {
-    this.form.sized(state.answer.ledger.run.model);
+    this.settle();
     this.table();
     this.tell();
     this.lines();
@@ -106,7 +113,8 @@ export class Calculator extends HTMLElement {
       : room.close ? h("strong", {}, `Too close to tell on ${room.gpu}. `)
       : h("strong", { class: "bad" }, `Exceeds ${room.gpu} by ${gib(-room.spare)}. `);
     const base = `${gib(room.used)} ${room.reserved ? "reserved by PyTorch’s allocator" : "in tensors"}, and up to ${gib(room.context[1])} of CUDA context, of ${gib(room.capacity)}${room.sold ? " as sold" : ""}. `;
-    return [head, base, this.best ? `${this.best} ` : "", room.note ? h("span", { class: "quiet" }, `(${room.note}.) `) : ""];
+    const way = room.fits || state.settings.run === "inference" ? [] : [h("a", { href: "#levers" }, "What makes it smaller?"), " "];
+    return [head, base, this.best ? `${this.best} ` : "", ...way, room.note ? h("span", { class: "quiet" }, `(${room.note}.) `) : ""];
   }
   others() {
     const beside = this.known ?? [];

@@ -62,14 +62,14 @@ export function draw({ ledger, room, behind, chosen, width, height, frame = 0 })
     const best = row.peak === ledger.peak.bytes;
     const inUnit = scale.unit === "GiB" ? bare(row.peak, row.peak >= 100 * 2 ** 30 ? 0 : 1) : gib(row.peak, 0).replace(/ .*/, "");
     parts.push(`<text class="amount${best ? " best" : ""}" x="${(x + bar / 2).toFixed(1)}" y="${(y(row.peak + Math.max(0, beyond)) - 5).toFixed(1)}" text-anchor="middle">${inUnit}</text>`);
-    parts.push(`<text class="axis" x="${(x + bar / 2).toFixed(1)}" y="${height - 8}" text-anchor="middle">${safe(short(row.moment, slot))}</text>`);
+    parts.push(`<text class="axis${slot < 34 ? " tight" : ""}" x="${(x + bar / 2).toFixed(1)}" y="${height - 8}" text-anchor="middle">${safe(short(row.moment, slot))}</text>`);
   });
   if (shown) {
     const at = y(limit);
     parts.push(`<line class="limit" x1="${LEFT}" x2="${width - right}" y1="${at.toFixed(1)}" y2="${at.toFixed(1)}"/>`);
   }
   if (limit > 0) {
-    const words = `${shown ? "– – " : ""}${room.gpu}, less its context: ${gib(limit, 1)}${shown ? "" : ", far above"}`;
+    const words = `${shown ? "– – " : ""}${room.gpu}${width < 400 ? "" : ", less its context"}: ${gib(limit, 1)}${shown ? "" : ", far above"}`;
     parts.push(`<text class="axis limit" x="${width - right}" y="12" text-anchor="end">${safe(words)}</text>`);
   }
   const label = `Peak ${gib(ledger.peak.bytes)}, ${momentTitle(rows.find((row) => row.peak === ledger.peak.bytes)?.moment ?? "")}. ` +

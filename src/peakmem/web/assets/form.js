@@ -9,9 +9,10 @@ const NAMES = { gpu: "GPU", gpus: "GPUs", lora_rank: "LoRA rank", lora_targets: 
 const SLIDERS = { sequence: [128, 131072], batch: [1, 256], accumulation: [1, 64], lora_rank: [1, 256], gpus: [1, 512], generate: [1, 8192] };
 const REFERENCES = { attention: ["flash", 5], checkpoint: ["checkpoint", 6], implementation: ["recompute", 2], lora_rank: ["lora", 7], shard: ["fsdp", 10], optimizer: ["eight", 9] };
 
-const TRAINING = { fields: ["optimizer", "checkpoint", "accumulation"], groups: ["optimizer", "loss", "activations", "training part"] };
-
 const label = (name) => NAMES[name] ?? name.replaceAll("_", " ");
+/** Words of the command line as the form calls them. */
+const plain = (text) => text.replace(/: `peakmem list.*$/, "").replace(/--([a-z-]+)/g, (_, flag) => label(flag.replaceAll("-", "_")));
+const POINT = "Point at a setting, or move to it by keyboard: what it means stands here.";
 
 /** Powers of two between two ends: what a slider steps through. */
 const powers = ([least, most]) => { const made = []; for (let n = least; n <= most; n *= 2) made.push(n); return made; };
@@ -21,15 +22,21 @@ export class Form {
     this.tables = tables;
     this.rows = Object.fromEntries(tables.fields.map((row) => [row.name, row]));
     this.controls = {};
+    this.fields = {};
+    this.help = h("p", { class: "small help", "aria-hidden": "true" }, POINT);
     this.file = null;
     this.element = h("form", { class: "controls form", "aria-label": "Settings", onsubmit: (event) => event.preventDefault() },
-      h("div", { class: "fields" }, FIRST.map((name) => (name === "model" ? [this.model(), this.sizes()] : this.field(name)))),
+      h("div", { class: "fields" }, FIRST.map((name) => (name === "model" ? [this.model(), this.sizes()] : this.field(name)))), this.help,
       this.fold("Sharing, LoRA, accumulation", SECOND),
       this.groups());
+    for (const event of ["focusin", "pointerover"]) this.element.addEventListener(event, ({ target }) => {
+      const name = target.closest("[data-field]")?.dataset.field;
+      this.help.textContent = name ? `${label(name)}: ${plain(this.rows[name].help)}` : POINT;
+    });
   }
 
   fold(title, names) {
-    return h("details", { class: TRAINING.groups.includes(title) ? "training" : "" }, h("summary", {}, title), h("div", { class: "fields" }, names.map((name) => this.field(name))));
+    return h("details", { class: "fold" }, h("summary", {}, title), h("div", { class: "fields" }, names.map((name) => this.field(name, true))));
   }
 
   groups() {
@@ -81,7 +88,7 @@ export class Form {
     return this.sizing;
   }
 
-  field(name) {
+  field(name, folded = false) {
     const row = this.rows[name];
     const set = (value, push = false) => change({ settings: { [name]: value } }, { push });
     const reference = REFERENCES[name] ? h("a", { class: "ref", href: `#r-${REFERENCES[name][0]}`, "aria-label": `reference ${REFERENCES[name][1]}` }, `[${REFERENCES[name][1]}]`) : null;
@@ -112,9 +119,23 @@ export class Form {
       control = h("input", { name, type: "text", spellcheck: "false", autocomplete: "off", onchange: () => set(control.value) });
     }
     this.controls[name] = control;
-    const help = row.help.replace(/: `peakmem list.*$/, "");
-    control.title = help;
-    return h("div", { class: `field${row.type === "bool" ? " check" : ""}${["gpu", "precision"].includes(name) ? " wide" : ""}${TRAINING.fields.includes(name) ? " training" : ""}` }, h("label", {}, h("span", {}, label(name)), control), reference, more);
+    control.title = plain(row.help);
+    const said = h("p", { class: "small said" }, folded ? plain(row.help) : "");
+    said.usual = said.textContent;
+    const made = h("div", { class: `field${row.type === "bool" ? " check" : ""}${["gpu", "precision"].includes(name) ? " wide" : ""}`, "data-field": name }, h("label", {}, h("span", {}, label(name)), control), reference, more, said);
+    this.fields[name] = { made, said, controls: more?.tagName === "INPUT" ? [control, more] : [control] };
+    return made;
+  }
+
+  /** Settings that would change nothing: those of the other run are away, the others cannot be touched and say why. */
+  idle(reasons) {
+    for (const [name, { made, said, controls }] of Object.entries(this.fields)) {
+      const reason = reasons[name] ?? "";
+      made.hidden = reason === "in training" || reason === "in inference";
+      for (const control of controls) control.disabled = Boolean(reason);
+      said.textContent = reason ? `No effect ${plain(reason)}.` : said.usual;
+    }
+    for (const fold of this.element.querySelectorAll(".fold")) fold.hidden = !fold.querySelector("[data-field]:not([hidden])");
   }
 
   /** The controls as the state has them; the one that is being typed in is left alone. */
@@ -122,7 +143,6 @@ export class Form {
     const own = this.tables.models.some((row) => row.name === state.model) || state.model === "custom";
     this.select.querySelector("[data-file]")?.remove();
     if (state.config || !own) this.select.prepend(h("option", { value: "", "data-file": "" }, state.config ? `${state.model} (your file)` : state.model));
-    this.element.dataset.run = state.settings.run ?? "training";
     this.select.value = state.config || !own ? "" : state.model;
     for (const name of SIZES) this.put(this.controls[`size-${name}`], state.sizes[name] ?? "");
     for (const row of this.tables.fields) {
@@ -145,6 +165,10 @@ export class Form {
 
   /** What the model is, where nothing else was given: as placeholders of the sizes. */
   sized(model) {
-    for (const name of SIZES) if (name !== "tied") this.controls[`size-${name}`].placeholder = String(model[name] || "");
+    for (const name of SIZES) {
+      const control = this.controls[`size-${name}`];
+      control.disabled = !model[name === "tied" ? "vocabulary" : name];
+      if (name !== "tied") control.placeholder = control.disabled ? "has none" : String(model[name]);
+    }
   }
 }

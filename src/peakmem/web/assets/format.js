@@ -79,8 +79,15 @@ export function moment(name) {
 /** Short names of the nine moments, for people. */
 export const momentTitle = (name) => (WORDS[name] ?? name).replace(/^(in|at|after) /, "").replace(/^the /, "");
 
-/** Say something once to a screen reader and in the page's status line. */
+/** Say something once to a screen reader. */
 export function announce(text) {
-  const line = document.getElementById("status");
+  const line = document.getElementById("spoken");
   if (line && line.textContent !== text) line.textContent = text;
+}
+
+/** The same, and in sight: what the page itself has to say. */
+export function tell(text) {
+  announce(text);
+  const line = document.getElementById("status");
+  if (line) line.textContent = text;
 }

@@ -7,7 +7,7 @@ const SHORT = { "optimizer state": "opt", input: "x", z: "z", errors: "δ" };
 const SUB = /([Wazδ∂∇]+a?W?)(\d)/g;
 
 /** a1 with its index below the line. */
-function written(text) {
+export function written(text) {
   const parts = [];
   let at = 0;
   for (const found of text.matchAll(SUB)) {
@@ -41,7 +41,7 @@ export class Grid extends HTMLElement {
       h("tfoot", {}, h("tr", { class: "heights" }, h("th", { scope: "row" }, h("span", { class: "long" }, "in use, MiB: highest,", h("br"), "and darker: at the end"), h("span", { class: "short" }, "MiB")), h("td", { class: "size" }),
         data.moments.map((one) => h("td", {}, h("span", { class: "height", "data-peak": one.peak, "data-end": one.end }))))));
     this.words = h("div", { class: "words" });
-    this.answer = h("p", { class: "answer" }, "Press a moment to guess; the heights appear below the grid.");
+    this.answer = h("p", { class: "answer" }, "Press a moment to guess; the heights then appear below the grid.");
     this.guesses = h("div", { class: "row guesses", role: "group", "aria-label": "Guess the highest moment" },
       data.moments.map((one) => h("button", { type: "button", "aria-label": `${one.moment}: guess ${one.title}`, onclick: () => this.reveal(one.moment) }, one.moment)));
     this.replaceChildren(h("div", { class: "controls" }, this.guesses, this.answer),
@@ -94,13 +94,13 @@ export class Grid extends HTMLElement {
     this.at = Math.max(0, Math.min(state.moment, this.data.moments.length - 1));
     const one = this.data.moments[this.at];
     this.slider.value = String(this.at);
-    this.slider.setAttribute("aria-valuetext", `${one.moment}: ${one.title}. Allocated ${spoken(one.made)}; freed ${spoken(one.freed)}`);
+    this.slider.setAttribute("aria-valuetext", `${one.moment}: ${one.title}. ${this.at ? "Allocated" : "Already there"}: ${spoken(one.made)}; freed ${spoken(one.freed)}`);
     this.heads.forEach((head, i) => head.firstElementChild.setAttribute("aria-current", String(i === this.at)));
     for (const row of this.table.tBodies[0].rows) [...row.cells].slice(2).forEach((cell, i) => cell.classList.toggle("now", i === this.at));
     const list = (label, items) => h("p", { class: "field-out" }, h("span", { class: "label" }, label),
       items.length ? items.map((item) => h("span", { class: "chip" }, swatch(item.kind), " ", written(item.name), " ", h("span", { class: "quiet" }, gib(item.bytes, 1)))) : "nothing");
-    this.words.replaceChildren(h("p", {}, h("strong", {}, `${one.moment}, ${one.title}. `), one.words), list("allocated", one.made), list("freed", one.freed));
-    if (moving) announce(`${one.title}: allocated ${spoken(one.made)}; freed ${spoken(one.freed)}`);
+    this.words.replaceChildren(h("p", {}, h("strong", {}, `${one.moment}, ${one.title}. `), one.words), list(this.at ? "allocated" : "already there", one.made), list("freed", one.freed));
+    if (moving) announce(`${one.title}: ${this.at ? "allocated" : "already there"} ${spoken(one.made)}; freed ${spoken(one.freed)}`);
   }
 }
 customElements.define("pm-grid", Grid);

@@ -1,7 +1,7 @@
 /** Section 6: the largest of each kind with its rule. Section 7: the levers. Section 8: against a real run. */
 import { gib, h, kinds, letter, moment, named, signed, swatch, title, announce } from "./format.js";
 import { ask, mode } from "./ask.js";
-import { atRest, change, on, request, state } from "./store.js";
+import { atRest, change as take, on, request, state } from "./store.js";
 
 /** "largest: NAME: NAME is read …" says the name once. */
 const once = (why) => why.replace(/^largest: ([^:]+): \1:? ?/, "largest: $1: ");
@@ -53,14 +53,21 @@ export class Levers extends HTMLElement {
     }
     this.answer = answer;
     const best = Math.max(answer.before, 1);
+    const place = (at) => at.split("/").slice(0, 2).join("/");
+    /** What it does to the kinds, also where the peak is then made of others. */
+    const change = (one) => {
+      const fallen = kinds().map((kind) => [kind, answer.largest[kind] ?? 0, one.largest[kind] ?? 0]).filter(([, a, b]) => b < 0.99 * a).sort((x, y) => y[1] - y[2] - x[1] + x[2]);
+      const elsewhere = place(one.moment) !== place(answer.moment);
+      return [fallen.slice(0, 3).map(([kind, a, b], i) => [i ? ", " : "", `${title(kind)} ${gib(a)} → ${gib(b)}`]), elsewhere && one.moment ? `; the peak is then ${moment(one.moment)}` : "", ". "];
+    };
     const row = (one) => {
       const about = answer.levers.find((lever) => lever.name === one.lever);
-      const take = h("button", { type: "button", disabled: Boolean(one.refused), "data-lever": one.lever,
-        onclick: () => { change({ settings: numbers(one.settings) }, { push: true }); announce(`taken: ${one.lever}`); } }, one.lever);
-      return h("li", { class: "lever" }, h("div", { class: "take" }, take, h("span", { class: "small" }, about ? `shrinks ${about.shrinks}` : "the fewest that make it fit")),
+      const button = h("button", { type: "button", disabled: Boolean(one.refused), "data-lever": one.lever,
+        onclick: () => { take({ settings: numbers(one.settings) }, { push: true }); announce(`taken: ${one.lever}`); } }, one.lever);
+      return h("li", { class: "lever" }, h("div", { class: "take" }, button, h("span", { class: "small" }, about ? `shrinks ${about.shrinks}` : "the fewest that make it fit")),
         h("div", { class: "before" }, gauge(one.by_kind, best),
           h("span", { class: "numbers" }, one.refused ? "refused" : [h("b", {}, gib(one.after)), ` ${signed(one.after - one.before)}`, one.fits && state.answer.room ? h("span", { class: "good" }, " fits") : ""])),
-        h("p", { class: "small" }, one.refused || [`costs ${one.costs || "what each of them costs"}. `, h("code", {}, one.flags)]));
+        h("p", { class: "small" }, one.refused || [change(one), `Costs ${one.costs || "what each of them costs"}. `, h("code", {}, one.flags)]));
     };
     const missing = answer.levers.filter((lever) => !answer.tried.some((one) => one.lever === lever.name)).map((lever) => lever.name);
     this.replaceChildren(h("div", { class: "lever now" }, h("p", {}, h("b", {}, "As it is now"), ", and below with one lever each:"), h("div", { class: "before" }, gauge(answer.by_kind, best), h("span", { class: "numbers" }, h("b", {}, gib(answer.before))))),

@@ -1,6 +1,6 @@
 /** Put the parts together: answers that lie in the page first, so that it is complete before any engine is. */
 import { ask, boot, mode, unpack } from "./ask.js";
-import { announce, h, setKinds } from "./format.js";
+import { announce, h, setKinds, tell } from "./format.js";
 import { begin, setDefaults } from "./store.js";
 import { setNames } from "./url.js";
 import "./cells.js";
@@ -30,27 +30,50 @@ function theme() {
   name();
 }
 
+/** A link within the page moves there and leaves the address alone: it holds the state. */
+function within() {
+  document.addEventListener("click", (event) => {
+    const link = /** @type {HTMLElement} */ (event.target).closest?.("a[href^='#']");
+    const place = link && document.getElementById(link.getAttribute("href").slice(1));
+    if (!place) return;
+    event.preventDefault();
+    place.scrollIntoView();
+    place.tabIndex = -1;
+    place.focus({ preventScroll: true });
+  });
+}
+
+/** Between two parts the browser may paint and listen. */
+const pause = () => new Promise((resolve) => setTimeout(resolve));
+
 async function main() {
   theme();
+  within();
   unpack();
   const tables = await ask({ ask: "tables" });
   setKinds(tables.kinds);
   setDefaults(tables.fields);
   setNames(tables);
   part("pm-cells").show(await ask({ ask: "cells" }));
+  await pause();
   part("pm-growth").show(await ask({ ask: "growth" }));
+  await pause();
   const three = await ask({ ask: "three-layers" });
   part("pm-products").show(three);
+  await pause();
   part("pm-grid").show(three);
+  await pause();
   part("pm-ledger").show(tables);
   part("pm-levers").show();
   part("pm-check").show();
+  await pause();
   part("pm-calculator").show(tables);
+  await pause();
   const unknown = begin();
-  if (unknown.length) announce(`The link says things that are unknown here: ${unknown.join(", ")}`);
-  addEventListener("engine", () => announce("The calculator is live."));
-  addEventListener("engine-failed", (event) => announce(`The calculator did not start: ${/** @type {any} */ (event).detail}`));
-  if (mode === "live") announce("Loading the calculator (6 MB, once)…");
+  if (unknown.length) tell(`The link says things that are unknown here: ${unknown.join(", ")}`);
+  addEventListener("engine", () => { tell(""); announce("The calculator is live."); });
+  addEventListener("engine-failed", (event) => tell(`The calculator did not start: ${/** @type {any} */ (event).detail}`));
+  if (mode === "live") tell("Loading the calculator (6 MB, once)…");
   document.documentElement.classList.add("ready");
   boot();
 }

@@ -1,5 +1,6 @@
 /** Section 3: the two products of backward, and what each reads. */
 import { h, gib, letter, announce } from "./format.js";
+import { written } from "./grid.js";
 
 const sub = (text) => [text.replace(/\d/, ""), h("sub", {}, text.match(/\d/)?.[0] ?? "")];
 
@@ -7,11 +8,11 @@ export class Products extends HTMLElement {
   show(data) {
     const sizes = Object.fromEntries(data.tensors.map((row) => [row.name, gib(row.bytes, 1)]));
     const box = (name, kind, text, size) => h("div", { class: `tensor ${kind}`, "data-tensor": name },
-      h("span", { class: "s", "aria-hidden": "true" }, letter(kind)), h("b", {}, sub(name)), h("span", {}, text), h("span", { class: "n" }, size));
+      h("span", { class: "s", "aria-hidden": "true" }, letter(kind)), h("b", {}, sub(name)), h("span", {}, written(text)), h("span", { class: "n" }, size));
     const product = (name, formula, reads, writes, words) => {
       const button = h("button", { type: "button", class: "product", "aria-pressed": "false", "data-name": name,
         onclick: () => this.pick(this.picked === name ? "" : name), onmouseenter: () => this.mark(name), onmouseleave: () => this.mark(this.picked),
-        onfocus: () => this.mark(name), onblur: () => this.mark(this.picked) }, h("span", { class: "formula" }, formula), h("span", {}, words));
+        onfocus: () => this.mark(name), onblur: () => this.mark(this.picked) }, h("span", { class: "formula" }, formula), h("span", {}, written(words)));
       button.reads = reads;
       button.writes = writes;
       return button;

@@ -126,8 +126,12 @@ export function pin(on) {
 export function begin() {
   const { found, unknown } = fromHash(location.hash);
   if (found) Object.assign(state, structuredClone(start), found);
-  addEventListener("hashchange", () => load(fromHash(location.hash).found ?? {}));
-  addEventListener("popstate", () => load(fromHash(location.hash).found ?? {}));
+  const follow = () => {
+    const { found } = fromHash(location.hash);
+    if (found) load(found);
+  };
+  addEventListener("hashchange", follow);
+  addEventListener("popstate", follow);
   addEventListener("engine", () => refresh());
   emit("change");
   refresh();

@@ -1,5 +1,5 @@
 /** Live bytes over the step after every event: zoomable, peaks kept, layers named. */
-import { gib, h, kinds, moment, safe, title } from "./format.js";
+import { gib, h, kinds, letter, moment, safe, title } from "./format.js";
 import { axis } from "./chart.js";
 
 const LEFT = 44, TOP = 26, BOTTOM = 44, RIGHT = 12;
@@ -32,6 +32,7 @@ export class Timeline {
 
   /** Columns of an answer: every kind's changes as a full row of amounts. */
   show(data, width, height, limit) {
+    const same = data === this.data; // drawn anew in another size, what is looked at stays
     this.data = data;
     this.count = data.events;
     this.size = { width, height };
@@ -47,7 +48,7 @@ export class Timeline {
     this.top = Math.max(...this.total.reduce((best, x) => (x > best[0] ? [x] : best), [1]));
     // Before the step nothing but its preparation happens: the picture starts where the step does.
     this.first = Math.max(0, (data.moments.find(([, name]) => !/^(start|load)\b/.test(name))?.[0] ?? 0) - 1);
-    this.look(this.first, data.events);
+    this.look(same ? this.from : this.first, same ? this.to : data.events);
   }
 
   look(from, to) {
@@ -125,14 +126,21 @@ export class Timeline {
     const below = new Float64Array(columns.length);
     for (const row of this.rows) {
       let up = "", down = "";
+      const bands = [];
       columns.forEach((at, i) => {
         const low = y(below[i]);
         below[i] += row.amounts[at];
         const high = y(below[i]);
+        bands.push([low - high, (Number(low) + Number(high)) / 2, i]);
         up += `${i ? "L" : "M"}${x(i)} ${high}L${x(i + 1)} ${high}`;
         down = `L${x(i + 1)} ${low}L${x(i)} ${low}${down}`;
       });
       parts.push(`<path class="seg area ${row.kind}${wide < 3 ? "" : " apart"}" d="${up}${down}Z"/>`);
+      // Its letter: where it is tallest, and there as near the middle as can be.
+      const most = Math.max(...bands.map(([tall]) => tall));
+      const far = ([, , i]) => Math.abs(i - columns.length / 2);
+      const [tall, middle, place] = bands.filter(([one]) => one > most - 1).reduce((best, one) => (far(one) < far(best) ? one : best));
+      if (tall > 16) parts.push(`<text class="on ${row.kind}" x="${x(place)}" y="${(middle + 4).toFixed(1)}" text-anchor="middle">${letter(row.kind)}</text>`);
     }
     parts.push(...this.labels(x, columns, height));
     if (this.limit && this.limit <= most) parts.push(`<line class="limit" x1="${LEFT}" x2="${width - RIGHT}" y1="${y(this.limit)}" y2="${y(this.limit)}"/>`);
@@ -144,14 +152,15 @@ export class Timeline {
   labels(x, columns, height) {
     const made = [];
     for (const [depth, row, size] of [[1, height - 10, 8], [2, height - 28, 6.6]]) {
-      let start = 0;
+      let start = 0, taken = 0;
       const cut = (i) => this.name(columns[i]).split("/").slice(depth - 1, depth === 1 ? 1 : this.to - this.from < 120 ? 3 : 2).join(" ").replace(/^(layers|h)\./, "");
       for (let i = 1; i <= columns.length; i++) {
         if (i < columns.length && cut(i) === cut(start)) continue;
         const name = cut(start);
-        const room = Number(x(i)) - Number(x(start));
-        if (name && room > name.length * size) {
-          made.push(`<text class="axis" x="${((Number(x(i)) + Number(x(start))) / 2).toFixed(1)}" y="${row}" text-anchor="middle">${safe(name)}</text>`);
+        const centre = (Number(x(i)) + Number(x(start))) / 2, half = (name.length * size) / 2;
+        if (name && centre - half > taken + 6 && (depth === 2 || Number(x(i)) - Number(x(start)) > 2 * half)) {
+          made.push(`<text class="axis" x="${centre.toFixed(1)}" y="${row}" text-anchor="middle">${safe(name)}</text>`);
+          taken = centre + half;
         }
         if (start) made.push(`<line class="tick" x1="${x(start)}" x2="${x(start)}" y1="${depth === 1 ? TOP : height - BOTTOM}" y2="${row + 3}"/>`);
         start = i;
