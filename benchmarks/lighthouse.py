@@ -2,8 +2,8 @@
 
     python benchmarks/lighthouse.py   (needs node, and Chromium at /usr/bin/chromium; PEAKMEM_CHROMIUM names another)
 
-Lighthouse 12.2.3 is fetched from npm on the first run; 13 asks for a newer node than Debian has. Performance is measured
-on a simulated slow phone (`mobile`) and on a desktop. Exit code 1 below a goal.
+Lighthouse 12.2.3 is fetched from npm on the first run; 13 asks for a newer node than Debian has. Performance is
+measured on a simulated slow phone (`mobile`) and on a desktop. Exit code 1 below a goal.
 """
 
 from __future__ import annotations

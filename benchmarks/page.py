@@ -2,9 +2,9 @@
 
     python benchmarks/page.py   (needs playwright and /usr/bin/chromium; PEAKMEM_CHROMIUM names another)
 
-Served, and, where npm has brought Pyodide (`npm ci`), with peakmem's own Python in the browser. A change counts until the
-new chart is written and laid out, and its paint is added from Chromium's trace: what is left out is the wait for the next
-frame, which a screen of 60 Hz makes 0 to 16 ms long whatever a page does.
+Served, and, where npm has brought Pyodide (`npm ci`), with peakmem's own Python in the browser. A change counts until
+the new chart is written and laid out, and its paint is added from Chromium's trace: what is left out is the wait for
+the next frame, which a screen of 60 Hz makes 0 to 16 ms long whatever a page does.
 """
 
 from __future__ import annotations
@@ -59,7 +59,12 @@ ROUND_TRIP = """async () => {
   }
   return times;
 }"""
-LOOP = "() => { const t = performance.now(); let x = 0; for (let i = 0; i < 1e7; i++) x += i % 7; return performance.now() - t; }"
+LOOP = """() => {
+  const began = performance.now();
+  let sum = 0;
+  for (let i = 0; i < 1e7; i++) sum += i % 7;
+  return performance.now() - began;
+}"""
 LENGTHS = [str(n) for n in range(500, 530)]
 
 

@@ -12,8 +12,9 @@ from peakmem.estimate import named
 from peakmem.estimate.idle import idle_settings
 from peakmem.setup import FIELDS, Setup
 
-OTHER: dict[str, Any] = {"freeze": "embeddings", "kv_bits": 8, "utilization": 0.8, "checkpoint_save": "mm", "dropout": 0.1,
-                         "lora_targets": "q_proj,query,c_attn", "generate": 32, "optimizer": "lion"}
+OTHER: dict[str, Any] = {
+    "freeze": "embeddings", "kv_bits": 8, "utilization": 0.8, "checkpoint_save": "mm", "dropout": 0.1,
+    "lora_targets": "q_proj,query,c_attn", "generate": 32, "optimizer": "lion"}
 RUNS: tuple[dict[str, Any], ...] = (
     {}, {"run": "inference"}, {"run": "inference", "lora_rank": 4}, {"shard": "fsdp2", "gpus": 4, "accumulation": 2},
     {"shard": "zero3", "gpus": 4})

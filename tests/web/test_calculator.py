@@ -27,8 +27,8 @@ NEEDS = {
     "target": "model=t5-small", "reshard": "shard=fsdp2&gpus=8", "sync_each_batch": "shard=fsdp2&gpus=8",
     "reduce_dtype": "shard=fsdp2&gpus=8", "reduce_bucket": "shard=zero2&gpus=8",
     "block_size": "run=inference&kv_cache=paged", "utilization": "run=inference&kv_cache=paged",
-    **{name: "run=inference" for name in ("logits", "kv_cache", "kv_bits", "beams", "prefill_chunk", "generate",
-                                          "tensor_parallel")},
+    **dict.fromkeys(("logits", "kv_cache", "kv_bits", "beams", "prefill_chunk", "generate", "tensor_parallel"),
+                    "run=inference"),
 }
 """What must be set for a setting to mean something; else its control cannot be touched."""
 

@@ -266,7 +266,7 @@ def figure(name: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 
 
 ASKS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-    "estimate": estimate, "chart": chart, "room": room, "beside": beside, "fit": fit, "levers": levers, "compare": compare,
-    "sweep": sweep, "tables": figure("tables"),
+    "estimate": estimate, "chart": chart, "room": room, "beside": beside, "fit": fit, "levers": levers,
+    "compare": compare, "sweep": sweep, "tables": figure("tables"),
     "three-layers": figure("three_layers"), "cells": figure("cells"), "growth": figure("growth"),
 }

@@ -46,6 +46,11 @@ def asset(name: str) -> str:
     return (resources("peakmem.web") / "assets" / name).read_text(encoding="utf-8")
 
 
+def sheet() -> str:
+    """All styles as one: a page waits for each file of them."""
+    return "\n".join(css() if name == "kinds.css" else asset(name) for name in STYLES)
+
+
 def scripts() -> list[str]:
     """Names of the modules, those that import nothing of ours first."""
     names = [entry.name for entry in (resources("peakmem.web") / "assets").iterdir() if entry.name.endswith(".js")]
@@ -130,11 +135,11 @@ def index(mode: str, styles: str, script: str, data: str) -> str:
 
 def files(mode: str = "served") -> dict[str, bytes]:
     """The files of a folder by their paths; the server's are those of mode "served"."""
-    links = "\n".join(f'<link rel="stylesheet" href="{name}">' for name in STYLES)
+    links = '<link rel="stylesheet" href="style.css">'
     module = "\n".join([f'<link rel="modulepreload" href="{name}">' for name in scripts() if name != "main.js"]
                        + ['<script type="module" src="main.js"></script>'])
-    found = {"index.html": index(mode, links, module, "").encode(), "kinds.css": css().encode()}
-    for name in (*(style for style in STYLES if style != "kinds.css"), *scripts()):
+    found = {"index.html": index(mode, links, module, "").encode(), "style.css": sheet().encode()}
+    for name in scripts():
         found[name] = asset(name).encode()
     if mode != "served":
         found["answers.gz"] = further_answers()
@@ -143,7 +148,7 @@ def files(mode: str = "served") -> dict[str, bytes]:
 
 def single(pyodide: Path | None = None) -> str:
     """One HTML file without any other: modules as data: URLs in an import map, answers inside."""
-    styles = "".join(f"<style>{css() if name == 'kinds.css' else asset(name)}</style>\n" for name in STYLES)
+    styles = f"<style>{sheet()}</style>"
     imports = {}
     for name in scripts():
         text = re.sub(r'(from |import )"\./([\w.]+)"', r'\1"#\2"', asset(name))
