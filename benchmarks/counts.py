@@ -97,9 +97,11 @@ def counts(path: Path, quantised: bool) -> dict[str, int]:
     return found
 
 
-def cached(model: Model, sequence: int) -> int:
-    """Bytes of caches and states after the prompt."""
-    structure, numbers = structure_of(model, Setup.of(run="inference", sequence=sequence, precision="bf16"))
+def cached(model: Model, tokens: int) -> int:
+    """Bytes of caches and states after the prompt; of a decoder that reads an encoder, after so many of its own."""
+    own = {"target": tokens} if "encoder_decoder" in model.switches else {"sequence": tokens}
+    setup = Setup.of(run="inference", generate=1, precision="bf16", **own)
+    structure, numbers = structure_of(model, setup)
     tape, phase, total = interpret(structure), "", 0
     for event in tape.events:
         phase = getattr(event, "name", phase) if type(event) is not int else phase

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 DATA = Path(__file__).parent / "data"
-NO_DEFAULT = {"deepseek_v2": {"num_experts_per_tok": 6}, "ministral": {"head_dim": 128}, "glm4_moe": {"head_dim": 128}}
+NO_DEFAULT = {"deepseek_v2": {"num_experts_per_tok": 6}, "ministral": {"head_dim": 128}, "glm4_moe": {"head_dim": 128},
+              "gemma4_text": {"hidden_size_per_layer_input": 0},
+              "gemma4": {"text_config": {"hidden_size_per_layer_input": 0}}}
 """Sizes that a class has no default for, or one that it cannot be built with."""
 CONFIGS = DATA / "configs"
 

@@ -20,6 +20,8 @@ CODE = {
     ("gemma", "transformers"): "gemma",
     ("gemma2", "transformers"): "gemma2",
     ("gemma3_text", "transformers"): "gemma3",
+    ("gemma4_text", "transformers"): "gemma4",
+    ("gemma4", "transformers"): "gemma4_vision",
     ("gpt2", "transformers"): "gpt2",
     ("gpt2", "paper"): "paper",
     ("opt", "transformers"): "opt",
@@ -36,13 +38,16 @@ CODE = {
     ("mpt", "transformers"): "mpt",
     ("deepseek_v2", "transformers"): "deepseek_v2",
     ("deepseek_v3", "transformers"): "deepseek_v3",
+    ("glm_moe_dsa", "transformers"): "glm_moe_dsa",
     ("gpt_oss", "transformers"): "gpt_oss",
     ("llama4_text", "transformers"): "llama4",
     ("qwen3_next", "transformers"): "qwen3_next",
     ("qwen3_5_text", "transformers"): "qwen3_5",
+    ("qwen3_5", "transformers"): "qwen3_5_vision",
     ("mamba", "transformers"): "mamba",
     ("jamba", "transformers"): "jamba",
     ("nemotron_h", "transformers"): "nemotron_h",
+    ("nemotron-nas", "transformers"): "nemotron_nas",
     **{(name, "transformers"): name for name in (
         "ministral", "seed_oss", "glm", "glm4", "olmo", "olmo3", "olmoe", "smollm3", "minimax_m2", "qwen2_moe",
         "glm4_moe")},
@@ -61,6 +66,7 @@ CODE = {
     ("whisper", "transformers"): "whisper",
     ("mixtral", "transformers"): "mixtral",
     ("qwen3_moe", "transformers"): "qwen3_moe",
+    ("minimax_m2", "transformers"): "minimax_m2",
     ("three_layers", "transformers"): "three_layers",
 }
 

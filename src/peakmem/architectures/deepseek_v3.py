@@ -43,6 +43,14 @@ def define(m: Structure) -> Definition:
 
 
 def block_rows(m: Structure, kind: str) -> Iterator[Row]:
+    yield from attention_rows(m)
+    yield from dense_rows(m.has("mlp_bias")) if kind == "dense" else sparse_rows(m)
+    yield from rms_norm("input_layernorm")
+    yield from rms_norm("post_attention_layernorm")
+
+
+def attention_rows(m: Structure) -> Iterator[Row]:
+    """Multi-head latent attention's matrices and norms."""
     biased = m.has("attention_bias")
     if m.has("query_latent"):
         yield from linear("self_attn.q_a_proj", "lq", "h", biased)
@@ -54,9 +62,6 @@ def block_rows(m: Structure, kind: str) -> Iterator[Row]:
     yield from rms_norm("self_attn.kv_a_layernorm", "lk")
     yield from linear("self_attn.kv_b_proj", "(a dn+dv)", "lk")
     yield from linear("self_attn.o_proj", "h", "(a dv)", biased)
-    yield from dense_rows(m.has("mlp_bias")) if kind == "dense" else sparse_rows(m)
-    yield from rms_norm("input_layernorm")
-    yield from rms_norm("post_attention_layernorm")
 
 
 def sparse_rows(m: Structure) -> Iterator[Row]:

@@ -15,6 +15,7 @@ class Row(NamedTuple):
     shape: str
     module: str = ""  # linear | conv1d | embedding | norm | buffer | unused: no gradient ever reaches it | ""
     dtype: str = ""  # empty: the module's
+    reached: bool = True  # by a gradient; it is trained, in name, all the same
 
 
 class Layers(NamedTuple):

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, rms_norm
 from peakmem.architectures.mixtral import moe_lm
-from peakmem.estimate.attention import keys_as, matmul, merged, repeat_heads
+from peakmem.estimate.attention import keys_as, matmul, merged
 from peakmem.estimate.experts import experts, topk
+from peakmem.estimate.grouped_heads import repeat_heads
 from peakmem.estimate.inference import cached
 from peakmem.estimate.masks import layer_masks
 from peakmem.estimate.norms import rms_cast_last

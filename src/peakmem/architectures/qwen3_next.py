@@ -73,9 +73,9 @@ def forward(m: Structure, ids: Tensor) -> Tensor:
 
 
 def model(m: Structure, ids: Tensor, mixer: Callable[[Tensor], Tensor],
-          table: Callable[[Structure, str], tuple[Tensor, Tensor]] = rotary) -> Tensor:
-    """The decoder. mixer: its delta net; table: its rotary positions."""
-    with scope("model"):
+          table: Callable[[Structure, str], tuple[Tensor, Tensor]] = rotary, name: str = "model") -> Tensor:
+    """The decoder. mixer: its delta net; table: its rotary positions; name: where it lies."""
+    with scope(name):
         x = inputs_embeds = embed(ids, "embed_tokens")
         position_ids = positions()
         mask, = layer_masks(m, x.dtype, ("full",)).values()

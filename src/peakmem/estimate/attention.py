@@ -5,6 +5,7 @@ All work on (b, heads, s, d). Key positions carry the letter `s'`, so that score
 
 from __future__ import annotations
 
+from peakmem.estimate.grouped_heads import packed_queries, repeat_heads
 from peakmem.estimate.inplace import add_into
 from peakmem.estimate.layout import GAP, Dims, dense_order, dims, flat, is_one
 from peakmem.estimate.masks import where
@@ -12,7 +13,7 @@ from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, autocast, autocast_off, cast, dropout, last, scale, softmax, tanh
 from peakmem.estimate.positions import made
 from peakmem.estimate.scratch import cudnn_backward, efficient_backward, flash_backward
-from peakmem.estimate.shapes import contiguous, expand, piece, rename, reshape, swap, view
+from peakmem.estimate.shapes import contiguous, expand, piece, regroup, rename, reshape, swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current
 
@@ -27,26 +28,35 @@ def attend(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, s
     kernel = m.kernel("full")
     if mask is not None and kernel != "eager":
         kernel = m.kernel("sliding")
-    drop, grouped = m.drops("attention"), m.has("grouped_heads")
+    drop, grouped, packed = m.drops("attention"), m.has("grouped_heads"), None
     if kernel == "eager":
         return eager(q, k, v, mask, grouped, drop, softmax_in, m.has("attention_softcap"))
     if grouped and (mask is not None or m.has("wide_heads")):
-        k, v = repeat_heads(k), repeat_heads(v)
         grouped = False
+        if m.run == "inference" and is_one(q.dims[2], current().ones):
+            packed, q = q.dims, packed_queries(q, k)
+        else:
+            k, v = repeat_heads(k), repeat_heads(v)
     if mask is not None:
-        return merged(masked(m, kernel, q, k, v, mask, drop)), None
+        return merged(masked(m, kernel, q, k, v, mask, drop), packed), None
     if kernel == "math":
-        return merged(math(q, k, v, mask, grouped, drop, causal)), None
+        return merged(math(q, k, v, mask, grouped, drop, causal), packed), None
     if kernel in ("efficient", "cudnn"):
-        return merged((efficient if kernel == "efficient" else cudnn)(q, k, v)), None
+        return merged((efficient if kernel == "efficient" else cudnn)(q, k, v), packed), None
     if m.stored.prepared and q.dtype == "fp32":  # callers of flash-attn cast to the dtype that was there before
         q, k, v = cast(q, m.dtype), cast(k, m.dtype), cast(v, m.dtype)
     run = padded_flash if m.has("odd_heads") else flash
     return merged(run(q, k, v, grouped)), None
 
 
-def merged(x: Tensor) -> Tensor:
-    """transpose(1, 2).contiguous(), then the heads of a token in one row: a copy unless q was token-major."""
+def merged(x: Tensor, packed: Dims | None = None) -> Tensor:
+    """transpose(1, 2).contiguous(), then the heads of a token in one row: a copy unless q was token-major.
+
+    packed: the shape of the queries before they were packed.
+    """
+    if packed is not None:
+        b, group, queries, d = x.dims
+        x = regroup(reshape(x, (b, group + queries, packed[2], d)), (*packed[:3], d))
     b, a, s, d = x.dims
     x = contiguous(swap(x, (b, s, a, d)), "attention output, heads merged")
     return view(x, (b, s, a + d))
@@ -148,8 +158,9 @@ def masked(m: Structure, kernel: str, q: Tensor, k: Tensor, v: Tensor, mask: Ten
         return math(q, k, v, numbers, False, drop)
     if kernel == "cudnn":
         return cudnn(q, k, v, numbers)
-    if m.has("odd_sequence"):
-        padded = (*numbers.dims[:3], ("s^8",))
+    keys = current().letters.get("s'", "s")  # as many as the cache holds
+    if m.has("odd_window" if keys[0] == "u" else "odd_sequence"):
+        padded = (*numbers.dims[:3], (f"{keys}^8",))
         numbers = current().new(padded, numbers.dtype, None, f"{current().scope}/mask as numbers, padded")
         numbers = numbers.seen_as(mask.dims)
     return efficient(q, k, v, numbers)
@@ -172,20 +183,6 @@ def finish(n: Node, q: Tensor, k: Tensor, v: Tensor, out: Tensor, *small: Tensor
         else:  # the kernel makes all three
             n.works(x.dims, x.dtype)
     return n.output(out)
-
-
-def repeat_heads(x: Tensor, always: bool = False) -> Tensor:
-    """transformers' repeat_kv: each key/value head once for every query head of its group.
-
-    A copy, unless there is one such head and `always` is not asked for. Backward sums the groups.
-    """
-    b, _, s, d = x.dims
-    wide: Dims = (b, ("a",), s, d)
-    n = Node("repeat heads", x)
-    n.gradient(0, "new", view=True)
-    if "k" in current().ones and not always:
-        return n.output(x.seen_as(wide, tuple(letter for letter in x.memory if letter != "k")))
-    return n.output(n.makes(wide, x.dtype, None, f"{last(x.name)}, repeated"))
 
 
 def matmul(x: Tensor, y: Tensor) -> Tensor:

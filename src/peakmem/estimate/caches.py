@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from peakmem.estimate.layout import flat
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current
@@ -34,15 +36,13 @@ def so_far(new: Tensor) -> str:
     return f"{letter}'" if tape.single and letter == tape.grows else letter
 
 
-def in_buffers(m: Structure, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def in_buffers(m: Structure, new: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
     """A layer's buffers, made when it first runs."""
     tape = current()
     key = f"{tape.layer}{tape.scope}"
     if key not in tape.cache:
         narrow = m.cache == "static" and tape.layer_kind.startswith(("sliding", "chunked"))
         tape.kind = "kv_cache"
-        tape.cache[key] = tuple(holder(m, x, name, "ub" if narrow else "tb")
-                                for x, name in ((k, "keys"), (v, "values")))  # type: ignore[assignment]
+        tape.cache[key] = tuple(holder(m, x, name, "ub" if narrow else "tb") for name, x in new.items())
         tape.kind = "temporary"
-    keys, values = tape.cache[key]
-    return seen(m, keys, k), seen(m, values, v)
+    return tuple(seen(m, held, x) for held, x in zip(tape.cache[key], new.values(), strict=True))

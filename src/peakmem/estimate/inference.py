@@ -8,14 +8,14 @@ window u1, u2): what the cache holds after the first and after the last step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from types import ModuleType
 
 from peakmem.estimate.caches import holder, in_buffers, seen, so_far
 from peakmem.estimate.layout import dims
 from peakmem.estimate.outputs import hand_out_cache
-from peakmem.estimate.shapes import contiguous, piece
+from peakmem.estimate.shapes import piece
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tape, Tensor, current
 
@@ -25,23 +25,39 @@ STEPS_OF_ONE = ("1", "2")  # as opposed to a chunk of the prompt
 
 def cached(m: Structure, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """cache.update(): keys and values of all positions so far. In training there is no cache."""
+    keys, values = kept(m, {"keys": k, "values": v})
+    return keys, values
+
+
+def cached_alone(m: Structure, x: Tensor, name: str) -> Tensor:
+    """The same for one tensor more that a layer caches, of (b, 1, s, size)."""
+    return kept(m, {name: x})[0]
+
+
+def kept(m: Structure, new: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+    """What the current part of the model knows of all positions so far, by name."""
     tape = current()
     if m.run == "training":
-        hand_out_cache(m, k, v)
-        return k, v
+        hand_out_cache(m, *new.values())
+        return tuple(new.values())
     see(tape.layer_kind)
     if m.cache != "concatenated":
-        return in_buffers(m, k, v)
+        return in_buffers(m, new)
     key = f"{tape.layer}{tape.scope}"
+    windowed = letter_of(tape.layer_kind) == "u"
+    if windowed and key not in tape.cache:  # DynamicSlidingWindowLayer.lazy_initialization
+        tape.states[f"{key}/window"] = tape.new((), "int64", None, f"{tape.scope}/window")
     old = list(tape.cache.pop(key, ()))
     tape.kind = "kv_cache"
-    keys = holder(m, k, "keys", so_far(k))  # torch.cat: memory of its own, also where nothing was cached
-    del old[:1]
-    values = holder(m, v, "values", so_far(v))
+    made = []
+    for name, x in new.items():
+        made.append(holder(m, x, name, so_far(x)))
+        if not windowed:  # a layer with a window puts both in place when both are there
+            del old[:1]
     del old
     tape.kind = "temporary"
-    tape.cache[key] = keys, values
-    return seen(m, keys, k), seen(m, values, v)
+    tape.cache[key] = tuple(made)
+    return tuple(seen(m, held, x) for held, x in zip(made, new.values(), strict=True))
 
 
 def state(name: str, shape: str, dtype: str) -> Tensor:
@@ -195,17 +211,17 @@ def grow(tape: Tape, m: Structure, length: str) -> None:
     outer = tape.kind
     tape.kind = "kv_cache"
     for key in list(tape.cache):
-        keys, values = tape.cache.pop(key)
-        records = [x.storage.record for x in (keys, values) if x.storage]
-        letter, dtype = letter_of(m.kind_of(key)), keys.dtype
-        shapes = [(*x.dims[:2], (f"{letter}{length}",), x.dims[3]) for x in (keys, values)]
+        old = tape.cache.pop(key)
+        records = [x.storage.record for x in old if x.storage]
+        letter, dtype = letter_of(m.kind_of(key)), old[0].dtype
+        shapes = [(*x.dims[:2], (f"{letter}{length}",), x.dims[3]) for x in old]
         with tape.repeated(records[0].fold):
-            del keys, values
+            del old
             grown = [tape.new(shape, dtype, None, record.name) for shape, record in zip(shapes, records, strict=True)]
         for x, record in zip(grown, records, strict=True):
             if x.storage:
                 x.storage.record.why += record.why
-        tape.cache[key] = grown[0], grown[1]
+        tape.cache[key] = tuple(grown)
         del grown, x
     tape.kind = outer
 
@@ -219,6 +235,6 @@ def last_position(m: Structure, hidden: Tensor) -> Tensor:
     """slice_logits_to_keep: the last position alone, unless the logits of the whole prompt are asked for."""
     if m.run == "training" or m.has("all_logits") or current().single in STEPS_OF_ONE:
         return hidden
-    return contiguous(piece(hidden, 1, ()))
+    return piece(hidden, 1, ())
 
 

@@ -19,3 +19,11 @@ def scale_over(x: Tensor) -> Tensor:
     n = Node("scale", x)
     n.gradient(0, memory="grad")
     return n.output(Tensor(x.dims, x.dtype, x.memory, x.storage, x.view))
+
+
+def mul_over(x: Tensor, y: Tensor) -> Tensor:
+    """x *= y, where y wants no gradient: it is kept for the gradient of x."""
+    n = Node("mul", x)
+    n.saves(y, f"gradient of {x.name}, its factor")
+    n.gradient(0, memory="grad")
+    return n.output(Tensor(x.dims, x.dtype, x.memory, x.storage, x.view))

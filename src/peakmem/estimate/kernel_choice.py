@@ -34,9 +34,16 @@ def kernels_of(model: Model, setup: Setup, narrow: bool) -> tuple[tuple[str, str
     """
     masked = "masked" in model.switches
     biased = "position_bias" in model.switches and setup.run == "training"
-    full = kernel_of(model, setup, masked, biased)
+    full = kernel_of(of_full_layers(model), setup, masked, biased)
     cross = kernel_of(model, setup, masked, biased and setup.checkpoint != "none")
-    return ("full", full), ("sliding", kernel_of(model, setup, narrow)), ("cross", cross)
+    return ("full", full), ("sliding", kernel_of(model, setup, narrow or masked)), ("cross", cross)
+
+
+def of_full_layers(model: Model) -> Model:
+    """The same model with the heads of its full layers, where they have others: `dg`, `kg`."""
+    if "dg" not in model.sizes:
+        return model
+    return model.changed(head_size=model.sizes["dg"], kv_heads=model.sizes["kg"])
 
 
 def kernel_of(model: Model, setup: Setup, masked: bool, trained: bool = False) -> str:

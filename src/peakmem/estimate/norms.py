@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from peakmem.estimate.ops import cast, mean_last, mul, rsqrt, shift, square, sub
+from peakmem.estimate.ops import cast, inverse_root, mean_last, mul, rsqrt, shift, square, sub
 from peakmem.estimate.shapes import cat, split
 from peakmem.estimate.tape import Tensor, scope
-from peakmem.estimate.weights import layer_norm, normalised, weight
+from peakmem.estimate.weights import has, layer_norm, normalised, weight
 
 
 def rms_cast_last(x: Tensor, name: str) -> Tensor:
@@ -62,3 +62,17 @@ def rms_of_input(x: Tensor, name: str) -> Tensor:
         out = mul(w, h, "output")
         del variance
         return out
+
+
+def rms_by_power(x: Tensor, name: str) -> Tensor:
+    """transformers' Gemma4RMSNorm: in fp32, by a power of -0.5; with a weight or without one."""
+    with scope(name):
+        h = normed(cast(x, "fp32", "input in fp32"))
+        if has("weight"):
+            h = mul(h, cast(weight("weight"), "fp32", "weight in fp32"), "output in fp32")
+        return cast(h, x.dtype, "output")
+
+
+def normed(x: Tensor) -> Tensor:
+    mean_squared = shift(mean_last(square(x)))
+    return mul(x, inverse_root(mean_squared), "normalised in fp32")

@@ -169,6 +169,16 @@ def cube(x: Tensor) -> Tensor:
     return n.output(out)
 
 
+def inverse_root(x: Tensor) -> Tensor:
+    """pow.Tensor_Scalar with exponent -0.5: `grad * (-0.5 * x.pow(-1.5))` makes two tensors on the way."""
+    x = autocast_fp32(x)
+    n = Node("pow", x)
+    n.saves(x, f"slope of the inverse root in {n.scope}")
+    out = result_like(n, x, None, "inverse root")
+    n.gradient(0, memory="grad", temporaries=((x.dims, x.dtype), (x.dims, x.dtype)))
+    return n.output(out)
+
+
 def gelu_new(x: Tensor) -> Tensor:
     """transformers' NewGELUActivation, in Python: 0.5·x·(1 + tanh(c·(x + 0.044715·x³)))."""
     half = scale(x, "half the input")

@@ -22,11 +22,11 @@ def hand_out(x: Tensor) -> None:
         tape.outputs.append(x.detached())
 
 
-def hand_out_cache(m: Structure, k: Tensor, v: Tensor) -> None:
+def hand_out_cache(m: Structure, *kept: Tensor) -> None:
     """The same for keys and values, which a model with use_cache returns also in training, but not checkpointed."""
     if m.outputs == "logits+cache" and m.checkpoint == "none":
-        hand_out(k)
-        hand_out(v)
+        for x in kept:
+            hand_out(x)
 
 
 def keep_in_graph(x: Tensor, why: str) -> None:

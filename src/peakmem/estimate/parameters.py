@@ -45,10 +45,11 @@ def make_rows(tape: Tape, m: Structure, rows: Iterator[Row], layer: str, fold: s
     """Make some rows; a module's adapters come after its weight and bias."""
     frozen = m.is_frozen(layer)
     waiting: tuple[str, list[tuple[str, Dims]]] = ("", [])
+    adapter = Row("", "", "adapter")
     for row in rows:
         module, _, leaf = row.name.rpartition(".")
         if waiting[1] and module != waiting[0]:
-            make_adapters(tape, waiting[1], layer, fold)
+            make_adapters(tape, waiting[1], layer, fold, adapter)
             waiting = "", []
         shape = dims(row.shape)
         if row.module == "buffer":
@@ -67,16 +68,18 @@ def make_rows(tape: Tape, m: Structure, rows: Iterator[Row], layer: str, fold: s
             outputs, inputs = (shape[1], shape[0]) if row.module == "conv1d" else (shape[0], shape[1])
             waiting = module, [(f"{module}.lora_A.default.weight", (("r",), inputs)),
                                (f"{module}.lora_B.default.weight", (outputs, ("r",)))]
-    make_adapters(tape, waiting[1], layer, fold)
+            adapter = adapter._replace(reached=row.reached)
+    make_adapters(tape, waiting[1], layer, fold, adapter)
 
 
-def make_adapters(tape: Tape, adapters: list[tuple[str, Dims]], layer: str, fold: str) -> None:
+def make_adapters(tape: Tape, adapters: list[tuple[str, Dims]], layer: str, fold: str, row: Row) -> None:
     for name, shape in adapters:
-        add(tape, layer, tape.parts.parameter(shape, "fp32", name, True, fold), Row(name, "", "adapter"))
+        add(tape, layer, tape.parts.parameter(shape, "fp32", name, True, fold), row._replace(name=name))
 
 
 def add(tape: Tape, layer: str, p: Parameter, row: Row) -> None:
     p.module = kind_of(row)
+    p.owned.reached = row.reached
     tape.parameters[layer + p.full_name] = p
 
 

@@ -108,6 +108,14 @@ def target_of(setup: Setup) -> int:
     return setup.target or (1 if setup.run == "inference" else setup.sequence)
 
 
+def chosen_tokens(model: Model, numbers: Mapping[str, Any]) -> dict[str, int]:
+    """How many tokens an indexer chooses of those that are there: in a prompt, its last chunk, each decoding step."""
+    if "Ti" not in model.sizes:
+        return {}
+    seen = {"it": "s", "it3": "s", "it1": "t1", "it2": "t2"}
+    return {letter: min(model.sizes["Ti"], numbers[tokens]) for letter, tokens in seen.items() if tokens in numbers}
+
+
 def inference_switches(model: Model, setup: Setup) -> set[str]:
     """What changes between prefill, the first and the last decoding step."""
     tokens = cached_tokens(model, setup)
@@ -117,6 +125,8 @@ def inference_switches(model: Model, setup: Setup) -> set[str]:
             switches.add(f"narrow_window_{step}")
         if tokens[f"t{step}"] % 8:
             switches.add(f"odd_{'target' if 'encoder_decoder' in model.switches else 'sequence'}_{step}")
+        if tokens[f"u{step}"] % 8:
+            switches.add(f"odd_window_{step}")
     return switches
 
 

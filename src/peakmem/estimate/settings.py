@@ -9,7 +9,15 @@ from peakmem.estimate.dividing import applied, different_batches, fused_update, 
 from peakmem.estimate.kernel_choice import kernels_of
 from peakmem.estimate.parameters import check_parts, targets_of
 from peakmem.estimate.pieces import pieces_of_loss
-from peakmem.estimate.serving import cache_letters, cached_tokens, inference_switches, served, target_of, with_cache
+from peakmem.estimate.serving import (
+    cache_letters,
+    cached_tokens,
+    chosen_tokens,
+    inference_switches,
+    served,
+    target_of,
+    with_cache,
+)
 from peakmem.estimate.stored import with_stored
 from peakmem.estimate.structure import MOST_UNLIKE, Segment, Structure, runs_of, segments_of, unfolded
 from peakmem.estimate.towers import counts_of, head_switches, letters_of_towers, tower_of
@@ -211,6 +219,7 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
         numbers |= {"be": setup.batch // setup.beams} | cached_tokens(model, setup)
     numbers |= loss_pieces(model, setup)
     numbers |= dict(model.sizes)
+    numbers |= chosen_tokens(model, numbers)
     if "av" in numbers:
         numbers["nc"] = -(-setup.sequence // 64)
     if "encoder_decoder" in model.switches:

@@ -173,7 +173,7 @@ class Structure:
 
     def decoding(self, step: str) -> Structure:
         """The same run while one token is decoded: `step` is 1 for the first, 2 for the last."""
-        changing = {"odd_target"} if self.has("encoder_decoder") else {"narrow_window", "odd_sequence"}
+        changing = {"odd_target"} if self.has("encoder_decoder") else {"narrow_window", "odd_sequence", "odd_window"}
         kept = {switch for switch in self.switches if switch not in changing}
         return replace(self, switches=frozenset(kept | {s for s in changing if f"{s}_{step}" in kept}))
 

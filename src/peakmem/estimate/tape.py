@@ -124,7 +124,7 @@ class Tensor:
 class Parameter(Tensor):
     """A weight: alive all the time, and, when trained, where gradients end."""
 
-    __slots__ = ("full_name", "trained", "grad", "arrived", "waiting", "fold", "shard", "module")
+    __slots__ = ("full_name", "trained", "grad", "arrived", "waiting", "fold", "shard", "module", "reached")
 
     def __init__(self, dims: Dims, dtype: str, storage: Storage | None, full_name: str, trained: bool,
                  fold: str) -> None:
@@ -134,6 +134,7 @@ class Parameter(Tensor):
         self.grad: Tensor | None = None
         self.arrived: Tensor | None = None
         self.waiting = 0
+        self.reached = True  # by gradients: an optimizer has no state for one that is not
         self.module = ""  # what it belongs to: linear, embedding, head, norm …
 
     @property
@@ -192,7 +193,7 @@ class Tape:
         self.casts: dict[int, tuple[Tensor, Tensor]] = {}
         self.pack: Callable[[Tensor], Any] | None = None
         self.keeper: Keeper | None = None  # decides which results checkpointing keeps
-        self.cache: dict[str, tuple[Tensor, Tensor]] = {}  # keys and values of each interpreted layer
+        self.cache: dict[str, tuple[Tensor, ...]] = {}  # keys and values of each interpreted layer
         self.read: dict[str, tuple[Tensor, Tensor]] = {}  # keys and values of what an encoder gave, layer by layer
         self.grows = "s"  # the letter of the positions that decoding adds to
         self.states: dict[str, Tensor] = {}  # of layers whose memory of the past has a fixed size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peakmem.estimate.kernel_choice import kernel_of
+from peakmem.estimate.kernel_choice import kernel_of, of_full_layers
 from peakmem.estimate.structure import Tower
 from peakmem.model import Model
 from peakmem.setup import Setup
@@ -12,7 +12,11 @@ def head_switches(model: Model) -> set[str]:
     """What attention kernels ask about heads."""
     found = {"grouped_heads": model.kv_heads < model.heads, "wide_heads": model.head_size > 256,
              "odd_heads": model.head_size % 8 > 0}
-    return {name for name, on in found.items() if on}
+    own = {name for name, on in found.items() if on}
+    if "dg" in model.sizes:
+        wide = of_full_layers(model)
+        own |= {f"full_{name}" for name in head_switches(wide.changed(sizes={}))}
+    return own
 
 
 def tower_of(model: Model, setup: Setup, dropouts: frozenset[str]) -> Tower:

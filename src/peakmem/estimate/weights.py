@@ -204,7 +204,7 @@ def layer_norm(x: Tensor, name: str, statistics: bool = True) -> Tensor:
     Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu.
     """
     with scope(name):
-        x = autocast_fp32(x)
+        given, x = x, autocast_fp32(x)  # an argument lives until the call returns
         affine = [weight(part) for part in ("weight", "bias") if has(part)]
         n = Node("layer_norm", x, *affine)
         n.saves(x, f"gradients of {n.scope}")
@@ -215,4 +215,5 @@ def layer_norm(x: Tensor, name: str, statistics: bool = True) -> Tensor:
             n.keeps(number, f"{n.scope} is normalised again in backward")
         for i in range(1 + len(affine)):
             n.gradient(i)
+        del given
         return n.output(out)

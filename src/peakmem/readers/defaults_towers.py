@@ -27,7 +27,9 @@ TOWERS: Mapping[str, Row] = {
                 "max_target_positions": 448, "apply_spec_augment": False, "tie_word_embeddings": True},
     "llava": {"text_config": None, "vision_config": None, "projector_hidden_act": "gelu",
               "multimodal_projector_bias": True, "vision_feature_layer": -2, "tie_word_embeddings": False},
+    "gemma4": {"text_config": None, "vision_config": None, "audio_config": None, "tie_word_embeddings": True},
     "qwen2_5_vl": {"text_config": None, "vision_config": None, "tie_word_embeddings": False},
+    "qwen3_5": {"text_config": None, "vision_config": None, "tie_word_embeddings": False},
     "qwen3_vl": {"text_config": None, "vision_config": None, "tie_word_embeddings": False},
     "qwen3_vl_moe": {"text_config": None, "vision_config": None, "tie_word_embeddings": False},
     "resnet": {"num_channels": 3, "embedding_size": 64, "hidden_sizes": (256, 512, 1024, 2048),
@@ -56,7 +58,7 @@ _QWEN_VISION: Row = {"depth": 27, "hidden_size": 1152, "hidden_act": "gelu_pytor
 QWEN_VISION: Mapping[str, Row] = {
     "qwen2_5_vl": {**_QWEN_VISION, "depth": 32, "hidden_size": 3584, "hidden_act": "silu", "intermediate_size": 3420,
                    "patch_size": 14},
-    "qwen3_vl": _QWEN_VISION, "qwen3_vl_moe": _QWEN_VISION,
+    "qwen3_vl": _QWEN_VISION, "qwen3_vl_moe": _QWEN_VISION, "qwen3_5": _QWEN_VISION,
 }
 QWEN_TEXT: Mapping[str, Row] = {
     "qwen2_5_vl": {"vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,

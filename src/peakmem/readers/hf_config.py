@@ -40,8 +40,10 @@ from peakmem.readers import (
     classics,
     decoders,
     encoder_decoders,
+    gemma4,
     kin,
     mixtures,
+    nemotron_nas,
     open_models,
     recurrent,
     remote_code,
@@ -58,12 +60,15 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
     "llama": decoders.llama, "granite": decoders.granite, "mistral": decoders.mistral, "qwen2": decoders.qwen2,
     "qwen3": decoders.qwen3, "phi3": decoders.phi3, "gemma": decoders.gemma,
     "gemma2": decoders.gemma2, "gemma3_text": decoders.gemma3,
+    "gemma4_text": gemma4.gemma4_text, "gemma4": gemma4.gemma4,
     "olmo2": decoders.olmo2, "stablelm": decoders.stablelm, "falcon": open_models.falcon, "bloom": open_models.bloom,
     "phi": open_models.phi, "cohere": open_models.cohere, "starcoder2": open_models.starcoder2,
     "gpt_bigcode": open_models.gpt_bigcode, "gptj": open_models.gptj, "mpt": open_models.mpt,
-    "deepseek_v2": mixtures.deepseek_v2, "deepseek_v3": mixtures.deepseek_v3, "gpt_oss": mixtures.gpt_oss,
+    "deepseek_v2": mixtures.deepseek_v2, "deepseek_v3": mixtures.deepseek_v3,
+    "glm_moe_dsa": mixtures.glm_moe_dsa, "gpt_oss": mixtures.gpt_oss,
     "llama4_text": mixtures.llama4, "qwen3_next": recurrent.qwen3_next, "qwen3_5_text": recurrent.qwen3_5,
     "mamba": recurrent.mamba, "jamba": recurrent.jamba, "nemotron_h": recurrent.nemotron_h,
+    "nemotron-nas": nemotron_nas.nemotron_nas,
     "ministral": kin.ministral, "seed_oss": kin.seed_oss, "glm": kin.glm, "glm4": kin.glm4, "olmo": kin.olmo,
     "olmo3": kin.olmo3, "olmoe": kin.olmoe, "smollm3": kin.smollm3, "minimax_m2": kin.minimax_m2,
     "qwen2_moe": kin.qwen2_moe, "glm4_moe": kin.glm4_moe,
@@ -73,10 +78,13 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
     "xlm-roberta": classics.roberta, "camembert": classics.roberta,
     "resnet": towers.resnet,
     "llava": vision_language.llava, "qwen2_5_vl": vision_language.qwen2_5_vl, "qwen3_vl": vision_language.qwen3_vl,
-    "qwen3_vl_moe": vision_language.qwen3_vl_moe,
+    "qwen3_vl_moe": vision_language.qwen3_vl_moe, "qwen3_5": vision_language.qwen3_5,
     "clip": towers.clip, "whisper": encoder_decoders.whisper,
 }
 """transformers' model_type -> the function that reads it."""
+
+NO_CLASS = frozenset({"nemotron-nas"})
+"""Those of code beside the weights, which transformers has no class for."""
 
 CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "vit": "ViTForImageClassification",
                               "t5": "T5ForConditionalGeneration", "mt5": "MT5ForConditionalGeneration",
@@ -87,9 +95,11 @@ CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedL
                               "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration",
                               "qwen3_vl": "Qwen3VLForConditionalGeneration",
                               "qwen3_vl_moe": "Qwen3VLMoeForConditionalGeneration",
+                              "gemma4": "Gemma4ForConditionalGeneration", "qwen3_5": "Qwen3_5ForConditionalGeneration",
                               "clip": "CLIPModel", "whisper": "WhisperForConditionalGeneration"}
-NESTED: Mapping[str, str] = {"gemma3": "gemma3_text", "llama4": "llama4_text", "qwen3_5": "qwen3_5_text"}
-"""Files with a text part and a vision part: only the text part is read."""
+NESTED: Mapping[str, str] = {"gemma3": "gemma3_text", "gemma4": "gemma4_text", "llama4": "llama4_text",
+                             "qwen3_5": "qwen3_5_text"}
+"""Files with a text part and a vision part: only the text part is read, unless the tower is known and is there."""
 OLD_NAMES: Mapping[str, Callable[[Mapping[str, Any], str], dict[str, Any]]] = {
     "phi-msft": open_models.phi_msft, "kimi_k2": remote_code.kimi_k2, **remote_code.OWN_CODE}
 """model_type that transformers has no class for -> the same file under the names of a class of the same shapes."""
@@ -110,7 +120,7 @@ def from_config(config: Any, name: str = "model", file: str = "config.json", who
     if kind not in FAMILIES:
         raise UnknownName(f"model_type in {file}:", kind, (*FAMILIES, *NESTED, *OLD_NAMES))
     fields = Fields(file, given, DEFAULTS[kind], ALIASES.get(kind))
-    fields.place = "text_config" if config["model_type"] in NESTED else ""
+    fields.place = "text_config" if config["model_type"] in NESTED and kind != config["model_type"] else ""
     sizes = FAMILIES[kind](fields)
     notes += [*([] if whole else _assumed(fields)), *_class_note(kind, fields), *fields.notes, *_unused(fields)]
     stored, why = None, ""
@@ -129,7 +139,7 @@ def translated(config: Mapping[str, Any], file: str) -> tuple[dict[str, Any], li
         if not isinstance(kind, str):
             raise Unreadable(f"{file}: model_type is {'missing' if kind is None else printable(kind, 40)}; known: "
                              f"{', '.join(sorted((*FAMILIES, *NESTED, *OLD_NAMES)))}")
-        if kind in NESTED:
+        if kind in NESTED and not (kind in FAMILIES and given.get("vision_config")):
             given = _text_part(given, NESTED[kind], file)
             notes.append("text part only: what belongs to images is not counted")
         elif kind in OLD_NAMES:

@@ -7,7 +7,17 @@ from collections.abc import Mapping
 from peakmem.errors import Impossible
 from peakmem.readers.decoders import router
 from peakmem.readers.fields import Fields
-from peakmem.readers.shared import KINDS, Sizes, even, experts, kv_heads, layers, refuse, rope_switches, windowed
+from peakmem.readers.shared import (
+    KINDS,
+    Sizes,
+    even,
+    experts,
+    kv_heads,
+    layers,
+    refuse,
+    rope_switches,
+    windowed,
+)
 
 CHUNKS: Mapping[str, str] = {"full_attention": "full", "chunked_attention": "chunked"}
 
@@ -152,3 +162,40 @@ def no_rope(f: Fields, count: int) -> tuple[bool, ...]:
     if not isinstance(listed, list) or len(listed) != count:
         raise f.wrong("no_rope_layers", f"give a list of {count:,} numbers, 1 where positions are turned")
     return tuple(bool(word) for word in listed)
+
+
+def glm_moe_dsa(f: Fields) -> Sizes:
+    """GLM-5: DeepSeek-V3 with an indexer that chooses tokens, in every layer or in some."""
+    if f.value("q_lora_rank") is None:
+        raise f.wrong("q_lora_rank", "its queries always come from a latent")
+    sizes = latent(f, "correction_bias", "masked", "interleaved_rope")
+    if f.flag("norm_topk_prob"):
+        sizes["switches"] |= {"norm_topk"}
+    size = f.count("index_head_dim")
+    if size <= sizes["sizes"]["dr"]:
+        raise Impossible(f"{f.file}: {f.said('index_head_dim')} must be more than {f.said('qk_rope_head_dim')}")
+    indexers = {"ai": f.count("index_n_heads"), "di": size, "Ti": f.count("index_topk")}
+    count = layers(f)
+    dense = min(f.count("first_k_dense_replace", least=0), count)
+    kinds = f.kinds("mlp_layer_types", count, {"dense": "dense", "sparse": "moe"}) or (
+        ("dense",) * dense + ("moe",) * (count - dense))
+    own = f.kinds("indexer_types", count, {"full": "", "shared": ", shared"}) or indexer_pattern(f, count)
+    if own[0]:
+        raise Impossible(f"{f.file}: the first layer has no indexer, and no layer before it to share one with")
+    prediction_layers(f)
+    return sizes | {"sizes": sizes["sizes"] | indexers,
+                    "layer_kinds": tuple(a + b for a, b in zip(kinds, own, strict=True))}
+
+
+def indexer_pattern(f: Fields, count: int) -> tuple[str, ...]:
+    """Which layers share the choice of the one before, as GlmMoeDsaConfig.__post_init__ finds it."""
+    pattern = f.value("index_topk_pattern")
+    if pattern is not None:
+        words = {"F": "", "S": ", shared", "full": "", "shared": ", shared"}
+        if not isinstance(pattern, (str, list)) or len(pattern) != count or not all(
+                isinstance(word, str) and word in words for word in pattern):
+            raise f.wrong("index_topk_pattern", f"give F or S for each of {count:,} layers")
+        return tuple(words[word] for word in pattern)
+    every = max(f.count("index_topk_freq", least=0, null=1), 1)
+    first = f.count("index_skip_topk_offset", least=0, null=2)
+    return tuple(", shared" if max(i - first + 1, 0) % every else "" for i in range(count))

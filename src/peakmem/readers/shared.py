@@ -104,12 +104,12 @@ def rotary_part(f: Fields, size: int, field: str, default: float, exact: bool = 
     return 0 if rotated == size else rotated
 
 
-def experts(f: Fields, count_name: str, least: int = 1) -> Sizes:
+def experts(f: Fields, count_name: str, least: int = 1, chosen: str = "num_experts_per_tok") -> Sizes:
     """Experts, and how many of them each token meets. Errors: Impossible."""
-    count, chosen = f.count(count_name, least=least), f.count("num_experts_per_tok")
-    if count and chosen > count:
-        raise Impossible(f"{f.file}: {f.said('num_experts_per_tok')} is more than {f.said(count_name)}")
-    return {"experts": count, "experts_per_token": chosen if count else 0}
+    count, met = f.count(count_name, least=least), f.count(chosen)
+    if count and met > count:
+        raise Impossible(f"{f.file}: {f.said(chosen)} is more than {f.said(count_name)}")
+    return {"experts": count, "experts_per_token": met if count else 0}
 
 
 def labels(f: Fields) -> int:

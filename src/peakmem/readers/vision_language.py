@@ -6,7 +6,7 @@ from typing import Any
 
 from peakmem.errors import Impossible, UnknownName
 from peakmem.model import Model
-from peakmem.readers import decoders
+from peakmem.readers import decoders, recurrent
 from peakmem.readers.defaults_towers import CLIP_VISION, LLAVA_VISION, QWEN_TEXT, QWEN_VISION
 from peakmem.readers.fields import Fields
 from peakmem.readers.shared import Sizes, layers, side
@@ -75,6 +75,16 @@ def qwen3_vl_moe(f: Fields) -> Sizes:
     return qwen_vl(f, "qwen3_vl_moe", decoders.qwen3_moe)
 
 
+def qwen3_5(f: Fields) -> Sizes:
+    """Qwen3.5: a text part with a delta net; the tower merges its last layer alone."""
+    from peakmem.readers.defaults import DEFAULTS
+
+    inner = part(f, "text_config", DEFAULTS["qwen3_5_text"])
+    text = recurrent.qwen3_5(inner)
+    image = qwen_tower(part(f, "vision_config", QWEN_VISION["qwen3_5"]), "qwen3_5")
+    return together(f, text | {"tied": f.flag("tie_word_embeddings")}, image)
+
+
 def qwen_tower(f: Fields, kind: str) -> Model:
     """Qwen's tower: patches of two frames, merged by squares into tokens as wide as the decoder."""
     hidden, heads, merged = f.count("hidden_size"), f.count("num_heads"), f.count("spatial_merge_size", most=100)
@@ -82,7 +92,7 @@ def qwen_tower(f: Fields, kind: str) -> Model:
         raise Impossible(f"{f.file}: {f.said('hidden_size')} is not divisible by {f.said('num_heads')}")
     sizes = {"ho": f.count("out_hidden_size"), "pt": f.count("temporal_patch_size", most=100), "pm": merged**2}
     if kind != "qwen2_5_vl":
-        listed = f.value("deepstack_visual_indexes")
+        listed = f.value("deepstack_visual_indexes") if kind != "qwen3_5" else []
         if not isinstance(listed, list):
             raise f.wrong("deepstack_visual_indexes", "give a list of layer numbers")
         sizes |= {"pp": f.count("num_position_embeddings"), "nd": len(listed)}

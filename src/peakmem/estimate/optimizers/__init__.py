@@ -34,7 +34,8 @@ class Training:
 
     def __init__(self, tape: Tape, m: Structure) -> None:
         self.tape, self.m = tape, m
-        owned = {id(p.owned): p.owned for p in tape.parameters.values() if p.trained}
+        owned = {id(p.owned): p.owned for p in tape.parameters.values()
+                 if p.trained and p.owned.reached}
         self.slots = [Slot(p, m) for p in owned.values()]
         # Apex's and DeepSpeed's fused Adam, which bring master weights, count steps on the host.
         self.rule = RULES[m.optimizer](self.slots, m.optimizer_implementation, not m.master)
