@@ -59,3 +59,35 @@ def test_a_place_without_a_function_is_refused() -> None:
 def test_a_missing_function_is_named() -> None:
     with pytest.raises(Unreadable, match="has no function absent"):
         trace_function(f"{FILE}:absent")
+
+
+def test_an_operation_of_torchs_without_a_shape_rule_is_named(worker: Worker) -> None:
+    with pytest.raises(TraceError, match=r"aten::_thnn_fused_gru_cell in inner: the operator has no fake kernel"):
+        traced(worker, "gated")
+
+
+def test_parametrized_weights_are_counted_as_they_are_kept(worker: Worker) -> None:
+    ledger = traced(worker, "normed")
+    assert ledger.parameters.total == 64 * 128 + 128 + 128 + 128 * 4 + 4
+    assert any(line.name.startswith("0.parametrizations.weight") for line in ledger.lines)
+
+
+def test_a_script_for_a_gpu_is_the_same_without_one(worker: Worker) -> None:
+    assert traced(worker, "on_the_gpu").phases == traced(worker, "at_home").phases
+
+
+def test_an_operation_of_its_own_is_traced_and_its_scratch_not_known(worker: Worker) -> None:
+    ledger = traced(worker, "known")
+    assert any("peakmem_test::tripled (not an operation of torch's)" in note for note in ledger.notes)
+    assert any("recurrent layers" in note for note in ledger.notes)
+    assert any(line.name == "peakmem_test::tripled" for line in ledger.lines)
+
+
+@pytest.mark.parametrize(("name", "told"), [
+    ("insists", "can't allocate memory"),
+    ("downloads", "Connection refused"),
+    ("leaves", "the traced code ended its process: SystemExit 3"),
+])
+def test_what_a_file_does_at_its_start_is_told(worker: Worker, name: str, told: str) -> None:
+    with pytest.raises(Exception, match=told):
+        traced(worker, name)

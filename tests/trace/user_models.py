@@ -169,3 +169,103 @@ def not_reentrant() -> Any:
 def stacked() -> Any:
     """Layers for FSDP2, no optimizer."""
     return Again(False), torch.empty(512, 64, requires_grad=True)
+
+
+def normed() -> Any:
+    """Weights made from other parameters."""
+    made = nn.utils.parametrizations.weight_norm(nn.Linear(64, 128))
+    return nn.Sequential(made, nn.Linear(128, 4)), torch.empty(8, 64), None, lambda y: y.sum()
+
+
+def on_the_gpu() -> Any:
+    """A script that has a GPU."""
+    device = torch.device("cuda", 0)
+    model = nn.Sequential(nn.Linear(64, 128).to(device), nn.Linear(128, 4, device="cuda:0")).cuda()
+    return model, torch.randn(8, 64).to(0) + torch.zeros(64, device=device), None, lambda y: y.sum()
+
+
+def at_home() -> Any:
+    """The same without one."""
+    model = nn.Sequential(nn.Linear(64, 128), nn.Linear(128, 4))
+    return model, torch.randn(8, 64), None, lambda y: y.sum()
+
+
+class Insists(nn.Module):
+    """Allocates more than an address space holds, on the CPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(1 << 20, 1 << 26, device="cpu"))
+
+
+def insists() -> Any:
+    """A module that meta does not help."""
+    return Insists(), torch.empty(1)
+
+
+class Downloads(nn.Module):
+    """Fetches its weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        import urllib.request
+
+        urllib.request.urlopen("http://127.0.0.1:9/weights", timeout=5)
+
+
+def downloads() -> Any:
+    """A module that wants a network."""
+    return Downloads(), torch.empty(1)
+
+
+def leaves() -> Any:
+    """Ends the process."""
+    raise SystemExit(3)
+
+
+@torch.library.custom_op("peakmem_test::tripled", mutates_args=())
+def tripled(x: Tensor) -> Tensor:
+    """An operation with a kernel and a shape rule."""
+    return x * 3
+
+
+@tripled.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+tripled.register_autograd(lambda context, grad: grad * 3)
+
+
+class Known(nn.Module):
+    """Calls an operation of its own, and a recurrent layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.LSTM(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a scalar."""
+        return torch.ops.peakmem_test.tripled(self.inner(x)[0]).sum()
+
+
+def known() -> Any:
+    """A module with an operation that says its shape."""
+    return Known(), torch.empty(2, 4)
+
+
+class Gated(nn.Module):
+    """A recurrent cell of which torch has no shape rule on a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.GRU(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a scalar."""
+        return self.inner(x)[0].sum()
+
+
+def gated() -> Any:
+    """A module with an operation of torch's that cannot be followed."""
+    return Gated(), torch.empty(2, 4)

@@ -61,6 +61,7 @@ def gpu_answers(gpu: GPU | None, attention: str = "") -> Iterator[AttentionOnGPU
             patch(torch.cuda, "get_device_capability", lambda device=None: gpu.capability)
             patch(torch.cuda, "get_device_properties", lambda device=None: properties)
             patch(torch.cuda, "is_bf16_supported", lambda including_emulation=True: gpu.capability >= (8, 0))
+            patch(torch.cuda, "_lazy_init", lambda: None)
             patch(torch.cuda, "synchronize", lambda device=None: None)
             patch(cuda_amp, "amp_definitely_not_available", lambda: False)
         patch(meta, "_meta_grouped_mm_common", _grouped_mm(meta._meta_grouped_mm_common))

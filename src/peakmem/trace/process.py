@@ -127,6 +127,8 @@ def _serve(channel: Connection) -> None:
 
 
 def _sendable(error: BaseException) -> BaseException:
+    if not isinstance(error, Exception):
+        return TraceError(f"the traced code ended its process: {type(error).__name__} {error}")
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

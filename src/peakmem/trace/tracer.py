@@ -6,6 +6,7 @@ allocation, and the end of that storage's life is a release.
 
 from __future__ import annotations
 
+import re
 import threading
 import weakref
 from collections.abc import Iterator
@@ -38,7 +39,8 @@ _resize = torch.UntypedStorage.resize_
 _current_node = torch._C._current_autograd_node
 _FAKE = (FakeTensor,)
 _SPECIAL = ONLY_IN_PLACE | {_item, _add}
-_NO_RULE = "There was no fake impl registered"  # torch.library.custom_op's own words
+# The words of torch.library.custom_op, and of torch's own operators, whose real kernel is then tried on zeros.
+_NO_RULE = re.compile("There was no fake impl registered|Could not run '")
 _UNANSWERABLE = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
 
 
@@ -124,7 +126,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         try:
             out = func(*args, **kwargs) if kwargs else func(*args)
         except (*_UNANSWERABLE, RuntimeError) as error:
-            if not isinstance(error, _UNANSWERABLE) and _NO_RULE not in str(error):
+            if not isinstance(error, _UNANSWERABLE) and not _NO_RULE.search(str(error)):
                 raise
             raise TraceError(f"{func.name()} in {self.module() or 'the root module'}: {_reason(error)}") from error
         if isinstance(out, _Tensor):
@@ -273,7 +275,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, UnsupportedOperatorException) or _NO_RULE in str(error):
+    if isinstance(error, UnsupportedOperatorException) or _NO_RULE.search(str(error)):
         return "the operator has no fake kernel (torch.library.register_fake gives it one)"
     return "the size of its result depends on values, which a fake tensor does not have"
 

@@ -1,7 +1,7 @@
 """Tracing what a user's own file makes: a module, its inputs, and if wanted an optimizer and a loss.
 
-The file is run: trace only code you trust. Its function is called with ``meta`` as torch's device, so that a model of
-any size costs nothing; what it returns is then moved to the fake GPU.
+The file is run: trace only code you trust. Its function is called with ``meta`` as torch's device, and as the GPU, so
+that a model of any size costs nothing; what it returns is then moved to the fake GPU.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from .bits import without_values
 from .called import Called
 from .ledger import ledger_of
 from .models import kernels
+from .on_meta import OnMeta
 from .patches import gpu_answers
 from .process import TraceError, report
 from .ranks import ranks
@@ -37,6 +38,10 @@ from .settings import profile
 from .step import Step, replace, run
 from .tracer import Tracer
 
+RECURRENT = (
+    "recurrent layers are traced one time step after another; on a GPU cuDNN runs them whole and keeps a reserve of "
+    "its own size"
+)
 _LAZY = (UninitializedParameter, UninitializedBuffer)
 
 
@@ -82,6 +87,8 @@ def as_json(file: str, name: str, gpu: str, options: Mapping[str, Any]) -> dict[
             run(tracer, Called(training.module, inputs), _tensors(inputs), optimizer, plan)
     report("reading the events")
     tracer.notes.extend(notes)
+    if any(isinstance(module, torch.nn.RNNBase) for module in training.module.modules()):
+        tracer.notes.append(RECURRENT)
     return _ledger(tracer, f"{Path(file).name}:{name}", options, gpu, counts, dict(sdpa.calls), plan.steps)
 
 
@@ -118,7 +125,7 @@ def _made(path: Path, name: str) -> Training:
     )
     with refusal[0], refusal[1]:
         function = _function(path, name)
-        with torch.device("meta"):
+        with torch.device("meta"), OnMeta():
             made = function()
     if not isinstance(made, Training):
         if not isinstance(made, tuple) or not 2 <= len(made) <= 4 or not isinstance(made[0], torch.nn.Module):
