@@ -34,6 +34,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 REFUSED = ("mamba", "jamba", "nemotron_h")  # training of these is refused
 CLASSES = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM", "t5": "AutoModelForSeq2SeqLM",
+           "mt5": "AutoModelForSeq2SeqLM",
            "whisper": "WhisperForConditionalGeneration", "vit": "AutoModelForImageClassification",
            "resnet": "AutoModelForImageClassification", "clip": "CLIPModel"}
 BATCH, TOKENS = 2, 24

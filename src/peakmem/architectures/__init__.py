@@ -58,6 +58,7 @@ CODE = {
     ("t5", "transformers"): "t5",
     ("mt5", "transformers"): "t5",
     ("resnet", "transformers"): "resnet",
+    ("unet_2d_condition", "transformers"): "unet_2d",
     ("clip", "transformers"): "clip",
     ("llava", "transformers"): "llava",
     ("qwen2_5_vl", "transformers"): "qwen_vl",

@@ -72,6 +72,7 @@ def usual_sequence(model: Model, settings: dict[str, Any]) -> int:
     usual: int = Setup.sequence
     later = int(settings.get("generate", Setup.generate)) if settings.get("run") == "inference" else 0
     later *= generates(model, Setup())
+    usual = model.sizes.get("words", usual)
     bounded = model.longest and (model.vocabulary or not model.image)
     return max(min(usual, model.longest - later), 1) if bounded else usual
 
@@ -158,7 +159,7 @@ def run_of(model: Model, setup: Setup) -> dict[str, Any]:
     """What was estimated, with what."""
     dimensions = {name: value for name, value in vars(model).items() if name not in ("notes", "sizes", "towers")}
     dimensions = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in dimensions.items()}
-    read = input_of(model)
+    read = input_of(model, setup)
     return {"peakmem": __version__, "mirrors": dict(MIRRORS), "model": dimensions, **setup.as_json(),
             **({"input": read} if read else {})}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from peakmem.estimate.grouped_heads import packed_queries, repeat_heads
 from peakmem.estimate.inplace import add_into
-from peakmem.estimate.layout import GAP, Dims, dense_order, dims, flat, is_one
+from peakmem.estimate.layout import GAP, Dims, dense_order, dims, flat, is_one, multiplied
 from peakmem.estimate.masks import where
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, autocast, autocast_off, cast, dropout, last, scale, softmax, tanh
@@ -131,7 +131,8 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, gaps:
         n.saves(mask, f"the backward of {n.scope} adds it to the scores again")
     (b, a, s), d = q.dims[:3], v.dims[3]
     out = n.makes((b, a, s, d), q.dtype, b + s + a + d, "attention output")
-    lse = n.makes((b, a, (f"{s[0]}^32",) if n.active else ("0",)), "fp32", None, "logsumexp")
+    rows = s[0] if len(s) == 1 else multiplied(s)
+    lse = n.makes((b, a, (f"{rows}^32",) if n.active else ("0",)), "fp32", None, "logsumexp")
     seed = n.makes((), "int64", None, "random seed")
     offset = n.makes((), "int64", None, "random offset")
     out = finish(n, q, k, v, out, lse, seed, offset)
@@ -224,6 +225,8 @@ def bmm(x: Tensor, y: Tensor) -> Tensor:
 def keys_as(x: Tensor) -> Tensor:
     """The same keys or values with their positions primed, as in s', to tell them from the queries'."""
     b, a, positions, d = x.dims
+    if len(positions) > 1:  # a letter's second prime, its third, …
+        return rename(x, (b, a, tuple(x.rstrip("'") + "'" * (i + 2) for i, x in enumerate(positions)), d))
     return rename(x, (b, a, (positions[-1].rstrip("'") + "'",), d))
 
 

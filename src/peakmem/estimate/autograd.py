@@ -59,10 +59,7 @@ def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor |
         if line.how == "reshape":
             results[line.edge] = reshaped(tape, g, line.dims)
             continue
-        if line.how == "permute":
-            results[line.edge] = g.seen_as(line.dims)
-            continue
-        if line.how == "expand":
+        if line.how in ("permute", "expand"):
             results[line.edge] = g.seen_as(line.dims)
             continue
         if line.how == "contiguous":
@@ -71,6 +68,10 @@ def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor |
             continue
         if line.how == "clone":
             results[line.edge] = tape.new(line.dims, g.dtype, cloned(g, line.dims, tape.ones), g.name)
+            continue
+        if line.how == "dense":
+            if not is_contiguous(g.dims, g.memory, tape.ones):
+                held.append(tape.new(g.dims, g.dtype, None, f"{label}: incoming gradient, contiguous"))
             continue
         if line.how == "saved":
             results[line.edge] = unpacked[line.edge]

@@ -16,8 +16,10 @@ PAGES = ("block_size", "utilization")
 SERVES = ("beams", "prefill_chunk", "kv_cache", "kv_bits", "generate", "logits", *PAGES)
 
 
-def input_of(model: Model) -> str:
-    """What a model reads instead of tokens whose number is a setting; empty: it reads those."""
+def input_of(model: Model, setup: Setup) -> str:
+    """What a model reads instead of tokens alone, whose number is a setting; empty: it reads those."""
+    if "words" in model.sizes:
+        return f"{model.image:,} × {model.image:,} latents, {setup.sequence:,} tokens of text"
     if model.image and not model.vocabulary:
         return f"{model.image:,} × {model.image:,} pixels"
     if "mel" in model.sizes:
@@ -51,8 +53,8 @@ def reasons(model: Model, setup: Setup) -> Iterator[tuple[str, tuple[str, ...]]]
         yield "without --lora-rank", ("lora_targets",)
     if "encoder_decoder" not in model.switches:
         yield "in a model without encoder and decoder", ("target",)
-    if input_of(model):
-        yield f"in a model that reads {input_of(model)}", ("sequence",)
+    if input_of(model, setup) and "words" not in model.sizes:
+        yield f"in a model that reads {input_of(model, setup)}", ("sequence",)
     if not generates(model, setup):
         yield "in a model that generates nothing", SERVES
     if setup.kv_cache != "paged":

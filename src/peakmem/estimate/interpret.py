@@ -84,16 +84,19 @@ def main_input(code: ModuleType) -> str:
 
 
 def make_inputs(tape: Tape, m: Structure, code: ModuleType) -> dict[str, Tensor]:
-    """The batch, on the device all the time: tokens, or what the architecture says in INPUTS."""
+    """The batch, on the device all the time: tokens, or what the architecture says in INPUTS.
+
+    There each has a shape, a dtype, and the switch that it goes with, if any.
+    """
     wanted = dict(getattr(code, "INPUTS", {"input_ids": ("b s", "int64"), "labels": ("b s", "int64")}))
     labels = wanted.pop("labels", None)
     with as_encoded(m):
         made = {name: tape.new(dims(shape), dtype or m.dtype, None, f"input/{name}")
-                for name, (shape, dtype) in wanted.items()}
+                for name, (shape, dtype, *switch) in wanted.items() if m.switches.issuperset(switch)}
     if labels and m.run == "inference" and m.has("encoder_decoder"):
         made["decoder_input_ids"] = tape.new(dims(labels[0]), "int64", None, "input/decoder_input_ids")
     elif labels and m.run == "training" and m.loss != "sum":
-        made["labels"] = tape.new(dims(labels[0]), labels[1], None, "input/labels")
+        made["labels"] = tape.new(dims(labels[0]), labels[1] or m.dtype, None, "input/labels")
     return made
 
 

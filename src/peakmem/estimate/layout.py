@@ -122,6 +122,12 @@ def dense_order(shape: Dims, memory: Memory) -> Memory:
     return wanted
 
 
+def multiplied(group: tuple[str, ...]) -> str:
+    """A dimension of several letters as one derived letter."""
+    plain = (letter.rstrip("'") for letter in group)
+    return f"({'*'.join(f'({x})' if '/' in x else x for x in plain)})"
+
+
 @lru_cache(maxsize=8192)
 def size_key(dtype: str, letters: Memory) -> tuple[int, tuple[str, ...]]:
     """Bytes of a dense tensor as a product: bytes per element and the letters, sorted, primes dropped."""

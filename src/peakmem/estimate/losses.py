@@ -94,6 +94,20 @@ def total(x: Tensor) -> Tensor:
     return n.output(out)
 
 
+def squared_error(predicted: Tensor, wanted: Tensor) -> Tensor:
+    """F.mse_loss(predicted.float(), wanted.float()): keeps both; its result lies in memory for every difference.
+
+    Source: derivatives.yaml, mse_loss; aten/src/ATen/native/Loss.cpp.
+    """
+    predicted, wanted = cast(predicted, "fp32", "prediction in fp32"), cast(wanted, "fp32", "target in fp32")
+    n = Node("mse_loss", predicted)
+    n.saves(predicted, "slope of the squared error")
+    n.saves(wanted, "slope of the squared error")
+    out = n.makes(predicted.dims, "fp32", None, "loss")
+    n.gradient(0)
+    return n.output(out.seen_as(()))
+
+
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """F.cross_entropy on (rows, V): log_softmax keeps its result, nll_loss its input, the labels and a total.
 

@@ -17,7 +17,8 @@ class Gradient(NamedTuple):
     the edge's place),
     `unbind` (one element of the incoming gradient's last dimension),
     `rows` (a tensor of `dims`, of whose last dimension the gradient is a part, with this memory order),
-    `work` (no gradient at all: a tensor that the formula needs until it returns).
+    `work` (no gradient at all: a tensor that the formula needs until it returns), `dense` (the same: a contiguous copy
+    of the incoming gradient, where it is not so).
     steps: tensors like the gradient that are born (`+name`) and dropped (`-name`) on the way to it.
     """
 
@@ -121,6 +122,11 @@ class Node:
         """Declare a tensor that the backward formula holds until it returns."""
         if self.active:
             self.gradients.append(Gradient(-1, "work", dims, dtype, memory, (), False, 0))
+
+    def works_on_contiguous(self) -> None:
+        """Declare that the backward formula copies an incoming gradient that does not lie as its shape counts."""
+        if self.active:
+            self.gradients.append(Gradient(-1, "dense", (), "", None, (), False, 0))
 
     def needs_scratch(self, key: Key, name: str) -> None:
         """Declare memory that the backward kernel takes for itself until it returns: no tensor's."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peakmem.estimate.layout import dims
 from peakmem.estimate.node import Node
-from peakmem.estimate.ops import result_like
+from peakmem.estimate.ops import autocast_fp32, result_like
 from peakmem.estimate.shapes import shaped
 from peakmem.estimate.tape import Tensor, scope
 from peakmem.estimate.weights import weight
@@ -44,5 +44,34 @@ def mean_over_picture(x: Tensor) -> Tensor:
     """adaptive_avg_pool2d to one element: a mean over rows and columns, kept as ones."""
     n = Node("mean", x)
     out = n.makes((*x.dims[:2], *dims("1 1")), x.dtype, None, "mean of the picture")
+    n.gradient(0)
+    return n.output(out)
+
+
+def group_norm(x: Tensor, name: str) -> Tensor:
+    """nn.GroupNorm: keeps its input, and mean and reciprocal deviation of each of G groups, in its own dtype.
+
+    Under autocast it runs in fp32.
+    Source: derivatives.yaml, native_group_norm; aten/src/ATen/native/cuda/group_norm_kernel.cu.
+    """
+    with scope(name):
+        x = autocast_fp32(x)
+        n = Node("group_norm", x, weight("weight"), weight("bias"))
+        n.saves(x, f"gradients of {n.scope}")
+        out = result_like(n, x)
+        for what in ("mean", "reciprocal deviation"):
+            number = n.makes((x.dims[0], ("G",)), x.dtype, None, what)
+            n.keeps(number, f"{n.scope} is normalised again in backward")
+        n.works_on_contiguous()
+        for i in range(3):
+            n.gradient(i)
+        return n.output(out)
+
+
+def upsample(x: Tensor, target: str) -> Tensor:
+    """interpolate with the nearest pixel: nothing is kept (UpsampleNearest2DBackward0). Autocast runs it in fp32."""
+    x = autocast_fp32(x)
+    n = Node("upsample", x)
+    out = n.makes(shaped(target), x.dtype, None, "upsampled")
     n.gradient(0)
     return n.output(out)

@@ -30,6 +30,29 @@ def position_row() -> Tensor:
     return positions().seen_as(dims("1 s"))
 
 
+def sinusoids(counted: str, width: str, copied: bool = True) -> Tensor:
+    """get_timestep_embedding of diffusers: sines and cosines of timesteps, in fp32, then the other way round.
+
+    counted: the shape of the timesteps, which are flattened; copied: they are not in fp32. The scale, one, is
+    multiplied with all the same.
+    """
+    half = f"{width}/2"
+    exponent = made(half, "fp32", "arange")
+    exponent = made(half, "fp32", "arange, scaled")
+    exponent = made(half, "fp32", "exponents")
+    emb = made(half, "fp32", "frequencies")
+    steps = made(f"{counted} 1", "fp32", "timesteps in fp32") if copied else None
+    emb = made(f"{counted} {half}", "fp32", "angles")
+    del steps
+    emb = made(f"{counted} {half}", "fp32", "angles, scaled")
+    sin, cos = made(f"{counted} {half}", "fp32", "sines"), made(f"{counted} {half}", "fp32", "cosines")
+    emb = made(f"{counted} {width}", "fp32", "sines and cosines")
+    del cos, sin
+    emb = made(f"{counted} {width}", "fp32", "cosines and sines")
+    del exponent
+    return emb
+
+
 def rows_of_buffer(count: str = "s") -> Tensor:
     """0 … s-1 as (1, s), cut from a buffer that holds all positions."""
     return Tensor(dims(f"1 {count}"), "int64", (count,), None)

@@ -120,6 +120,7 @@ def inference_switches(model: Model, setup: Setup) -> set[str]:
     """What changes between prefill, the first and the last decoding step."""
     tokens = cached_tokens(model, setup)
     switches = {"all_logits"} if setup.logits == "all" else set()
+    switches |= {"beams"} if setup.beams > 1 and "encoder_decoder" in model.switches else set()
     for step in "12":
         if model.window and tokens[f"t{step}"] >= model.window:
             switches.add(f"narrow_window_{step}")

@@ -20,7 +20,7 @@ from peakmem.estimate.serving import (
 )
 from peakmem.estimate.stored import with_stored
 from peakmem.estimate.structure import MOST_UNLIKE, Segment, Structure, runs_of, segments_of, unfolded
-from peakmem.estimate.towers import counts_of, head_switches, letters_of_towers, tower_of
+from peakmem.estimate.towers import counts_of, head_switches, letters_of_towers, refuse_unknown, tower_of
 from peakmem.model import Model
 from peakmem.setup import Setup
 from peakmem.tables.optimizers import find_optimizer
@@ -58,8 +58,6 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         switches.add("odd_sequence")
     if numbers.get("t", 0) % 8:
         switches.add("odd_target")
-    if "encoder_decoder" in switches and setup.beams > 1:
-        switches.add("beams")
     if "position_bias" in switches:
         switches |= {f"uneven_{name}" for name, letter in (("sequence", "s"), ("target", "t")) if numbers[letter] % 16}
     if model.rotary_size:
@@ -146,6 +144,7 @@ def check_code(model: Model, setup: Setup) -> None:
     if setup.checkpoint != "none" and not getattr(code, "CHECKPOINTS", True):
         raise Impossible(f"--checkpoint {setup.checkpoint}: transformers' {model.architecture} does not support it; "
                          "give none")
+    refuse_unknown(code, model, setup)
     runs = getattr(code, "RUNS", (setup.run,))
     if setup.run not in runs and setup.implementation == "transformers":
         raise Impossible(f"--run {setup.run}: of {model.architecture} peakmem knows "
@@ -227,7 +226,9 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
     numbers |= letters_of_towers(model)
     if model.image:
         patches = (model.image // model.patch) ** 2
-        numbers |= {"i": model.image, "N": patches} | ({} if model.vocabulary else {"s": patches + 1})
+        numbers |= {"i": model.image, "N": patches}
+        if not model.vocabulary and "words" not in model.sizes:
+            numbers["s"] = patches + 1
     return numbers
 
 

@@ -62,7 +62,8 @@ def split_heads(x: Tensor, target: Dims | str) -> Tensor:
 def rename(x: Tensor, target: Dims | str) -> Tensor:
     """The same tensor with other letters for some dimensions of the same size."""
     target = shaped(target)
-    other = {old[0]: new[0] for old, new in zip(x.dims, target, strict=True) if old != new}
+    other = {o: n for old, new in zip(x.dims, target, strict=True) if old != new
+             for o, n in zip(old, new, strict=True)}
     n = Node("rename", x)
     n.gradient(0, "rename")
     return n.output(x.seen_as(target, tuple(other.get(letter, letter) for letter in x.memory)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
+from peakmem.errors import Impossible
 from peakmem.estimate.kernel_choice import kernel_of, of_full_layers
 from peakmem.estimate.structure import Tower
 from peakmem.model import Model
@@ -40,4 +43,13 @@ def counts_of(model: Model) -> tuple[tuple[str, int], ...]:
     """Modules of which a layer, or a tower, has several, each one of its own."""
     if "norm_per_head" in model.switches:
         return ("a", model.heads), ("k", model.kv_heads)
-    return tuple(("nd", tower.sizes["nd"]) for tower in model.towers if "nd" in tower.sizes)
+    own = tuple((name, count) for name, count in sorted(model.sizes.items()) if name.startswith("n_"))
+    return own or tuple(("nd", tower.sizes["nd"]) for tower in model.towers if "nd" in tower.sizes)
+
+
+def refuse_unknown(code: ModuleType, model: Model, setup: Setup) -> None:
+    """What is known of a decoder and not of this architecture: its EAGER and SHARDS. Errors: Impossible."""
+    if setup.attention == "eager" and not getattr(code, "EAGER", True):
+        raise Impossible(f"--attention eager: of {model.architecture} only PyTorch's kernels are known; give auto")
+    if (setup.shard, setup.offload) != ("none", "none") and not getattr(code, "SHARDS", True):
+        raise Impossible(f"--shard and --offload: peakmem knows {model.architecture} whole, on one GPU")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from peakmem.estimate.layout import Dims, flat, viewable
+from peakmem.estimate.inplace import add_into
+from peakmem.estimate.layout import Dims, flat, is_contiguous, squeezed, viewable
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, autocast, autocast_fp32, cast, mean_last, mul, rsqrt, scale, shift, square
 from peakmem.estimate.packed import Packed, cloned, packed_product, with_adapter
@@ -49,7 +50,8 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
 
     mm computes the weight's gradient first, addmm the input's. A gradient that leaves through a view cannot be
     accumulated in place (MmBackward0, AddmmBackward0, ViewBackward0). The weight's has the weight's order in memory
-    (FunctionsManual.cpp, mm_mat2_backward).
+    (FunctionsManual.cpp, mm_mat2_backward), the input's has the input's where that lies column by column
+    (mm_mat1_backward).
     """
     if isinstance(w, Packed):
         return packed_product(x, w, w.dims[1] if transposed else w.dims[0])
@@ -64,6 +66,8 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
         x = autocast(x)
     out = w.dims[1] if transposed else w.dims[0]
     rows, flattened = x.dims[:-1], len(x.dims) > 2
+    if bias is not None and flattened and not transposed and not is_contiguous(x.dims, x.memory, current().ones):
+        return add_into(product(x, w, None), bias)  # Linear.cpp: addmm is for what is contiguous
     if flattened and not viewable(x.memory, (flat(rows), x.dims[-1]), current().ones):
         x = clone(x)
     n = Node("mm" if bias is None else "addmm", x, w, *(() if bias is None else (bias,)))
@@ -75,7 +79,8 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
     n.flops(2, (*flat(y.dims), *x.dims[-1]))
     if bias is None:
         n.gradient(1, memory=w.memory, view=True)
-        n.gradient(0, view=flattened)
+        columns = squeezed(x.memory, current().ones) == squeezed(x.dims[-1] + flat(rows), current().ones)
+        n.gradient(0, memory=x.memory if columns else None, view=flattened)
         n.deliver = (0, 1)
     else:
         n.gradient(0, view=flattened)

@@ -39,6 +39,7 @@ from peakmem.model import Model
 from peakmem.readers import (
     classics,
     decoders,
+    diffusion,
     encoder_decoders,
     gemma4,
     kin,
@@ -76,7 +77,7 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
     "gpt_neox": classics.gpt_neox, "opt": classics.opt, "bert": classics.bert, "vit": classics.vit,
     "t5": encoder_decoders.t5, "mt5": encoder_decoders.mt5, "roberta": classics.roberta,
     "xlm-roberta": classics.roberta, "camembert": classics.roberta,
-    "resnet": towers.resnet,
+    "resnet": towers.resnet, "unet_2d_condition": diffusion.unet_2d,
     "llava": vision_language.llava, "qwen2_5_vl": vision_language.qwen2_5_vl, "qwen3_vl": vision_language.qwen3_vl,
     "qwen3_vl_moe": vision_language.qwen3_vl_moe, "qwen3_5": vision_language.qwen3_5,
     "clip": towers.clip, "whisper": encoder_decoders.whisper,
@@ -115,6 +116,7 @@ def from_config(config: Any, name: str = "model", file: str = "config.json", who
     """
     if not isinstance(config, dict):
         raise Unreadable(f"{file} holds {_what(config)}, not an object with the fields of a model")
+    config = diffusion.of_diffusers(config, file)
     given, notes = translated(config, file)
     kind = given["model_type"]
     if kind not in FAMILIES:

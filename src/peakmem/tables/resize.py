@@ -57,7 +57,7 @@ def resize(model: Model, /, **given: Any) -> Model:
 
 def _stuck(model: Model) -> set[str]:
     """What one number cannot change: stages and towers have sizes of their own, and several stacks their layers."""
-    if model.architecture == "resnet":
+    if model.architecture in ("resnet", "unet_2d_condition"):
         return {"layers", "hidden", "heads", "kv_heads", "head_size", "patch"}
     return ({"layers", "image", "patch", "channels"} if model.towers else
             {"layers"} if "encoder_decoder" in model.switches else set())
@@ -131,7 +131,7 @@ def _consistent(model: Model) -> None:
     if model.kv_heads != model.heads and (alike or model.architecture == "vit"):
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} has as many as --heads {model.heads:,}")
     rotary = model.architecture not in ("gpt2", "opt", *ENCODERS, "t5", "mt5", "clip", "whisper", "resnet", "vit",
-                                        "bloom", "mpt", "gpt_bigcode", "mamba")
+                                        "unet_2d_condition", "bloom", "mpt", "gpt_bigcode", "mamba")
     if rotary and model.head_size % 2:
         refuse(f"--head-size {model.head_size:,} is odd; rotary positions need an even number")
     if model.experts_per_token > model.experts:

@@ -29,7 +29,7 @@ class AttentionOnGPU:
     def __init__(self, gpu: GPU, math_kernel: Callable[..., Tensor], only: str = "") -> None:
         self.gpu, self.math_kernel, self.only = gpu, math_kernel, only
         self.calls: Counter[str] = Counter()
-        self.in_math = False
+        self.adds_in_place = False
 
     def __call__(
         self,
@@ -71,13 +71,13 @@ class AttentionOnGPU:
         kernel = choose(call, self.gpu, VERSION, only) if query.dim() == 4 else "math"
         self.calls[kernel] += 1
         if kernel == "math":
-            self.in_math = True
+            self.adds_in_place = True
             try:
                 return self.math_kernel(
                     query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
                 )
             finally:
-                self.in_math = False
+                self.adds_in_place = False
         return _KERNELS[kernel](query, key, value, attn_mask, dropout_p, is_causal, scale, training)
 
 

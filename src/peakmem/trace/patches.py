@@ -58,6 +58,7 @@ def gpu_answers(gpu: GPU | None, attention: str = "") -> Iterator[AttentionOnGPU
 
         if gpu is not None:
             patch(functional, "scaled_dot_product_attention", sdpa)
+            patch(functional, "linear", _linear(functional.linear, sdpa))
             patch(torch.cuda, "get_device_capability", lambda device=None: gpu.capability)
             patch(torch.cuda, "get_device_properties", lambda device=None: properties)
             patch(torch.cuda, "is_bf16_supported", lambda including_emulation=True: gpu.capability >= (8, 0))
@@ -75,6 +76,24 @@ def gpu_answers(gpu: GPU | None, attention: str = "") -> Iterator[AttentionOnGPU
             # is_tracing() is true of fake tensors, and then masks are built that a real run skips.
             patch(transformers, "is_fake_tensor", lambda tensor: False)
         yield sdpa
+
+
+def _linear(original: Any, answers: AttentionOnGPU) -> Any:
+    """Return ``linear`` whose bias is added in place where the input is not contiguous.
+
+    Real tensors have it so; a subclass gets a new one (aten/src/ATen/native/Linear.cpp).
+    """
+
+    def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+        if bias is None or not isinstance(x, FakeTensor) or x.dim() < 3 or x.is_contiguous():
+            return original(x, weight, bias)
+        answers.adds_in_place = True
+        try:
+            return original(x, weight, bias)
+        finally:
+            answers.adds_in_place = False
+
+    return linear
 
 
 def _has_foreach_support(tensors: Any, device: torch.device) -> bool:

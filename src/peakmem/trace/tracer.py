@@ -120,7 +120,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return None
             if func is _item:
                 return self._answer(args[0])
-            if self.attention is not None and self.attention.in_math:
+            if self.attention is not None and self.attention.adds_in_place:
                 return self._take_over(args[0], func(*args))
         before = len(self.events)
         try:

@@ -12,7 +12,8 @@ from peakmem.views.words import about, settings_of
 
 def named(ledger: Ledger, count: int) -> str:
     """What a batch consists of."""
-    word = "image" if str(settings_of(ledger).get("input", "")).endswith("pixels") else "sequence"
+    read = str(settings_of(ledger).get("input", ""))
+    word = "image" if "pixels" in read or "latents" in read else "sequence"
     return word if count == 1 else f"{word}s"
 
 
