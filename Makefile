@@ -9,7 +9,7 @@ BENCHES := $(wildcard benchmarks/allocator.py benchmarks/speed*.py)
 EXAMPLE := examples/llama-3.1-8b/config.json
 ASK ?= estimate $(EXAMPLE) --sequence 4096 --batch 1 --gpu H100
 
-.PHONY: help run test check docs bench agreement page renew clean python
+.PHONY: help run test check docs bench agreement page figures load renew clean python
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ page: $(VENV)/.dev ## the page that runs by itself, as site/ and page.html (Pyod
 	@npm ci --no-audit --no-fund
 	@$(BIN)/peakmem page --out site/ --pyodide node_modules/pyodide
 	@$(BIN)/peakmem page --out page.html --pyodide node_modules/pyodide
+
+figures: $(VENV)/.dev ## the page in figures: size, first paint, a change of the calculator, Lighthouse (from npm)
+	@$(BIN)/python benchmarks/page.py
+	@$(BIN)/python benchmarks/lighthouse.py
 
 load: $(VENV)/.dev ## 200 clients at once against the server for a minute; SECONDS=10 for less
 	@$(BIN)/python benchmarks/load_server.py --seconds $(or $(SECONDS),60)

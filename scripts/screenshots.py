@@ -1,4 +1,7 @@
-"""Pictures of every section of the page, in both themes and widths: python scripts/screenshots.py OUT [section]."""
+"""Pictures of every section of the page, in both themes and widths: python scripts/screenshots.py OUT [section].
+
+Without arguments: the one in the README.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,21 @@ from tests.web.serving import served  # noqa: E402
 SECTIONS = ("bytes", "kinds", "why", "step", "size", "ledger", "levers", "check", "references")
 WIDTHS = {"wide": 1280, "narrow": 320}
 CHROMIUM = "/usr/bin/chromium"
+README = Path(__file__).resolve().parent.parent / "docs" / "images" / "page.png"
+
+
+def readme() -> None:
+    """The calculator, as it is when the page has come to rest."""
+    with served() as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1160, "height": 780})
+        page.goto(address + "#v=1&model=llama-3.1-8b&checkpoint=full&optimizer=adamw-8bit&batch=4&gpu=H100+SXM+80GB")
+        page.wait_for_selector("html.ready")
+        page.locator("pm-calculator").evaluate("one => one.scrollIntoView()")
+        page.get_by_text("Largest batch that fits").wait_for()
+        page.wait_for_timeout(1000)
+        page.screenshot(path=README)
+        browser.close()
 
 
 def main(out: Path, only: list[str]) -> None:
@@ -37,4 +55,7 @@ def main(out: Path, only: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    if sys.argv[1:]:
+        main(Path(sys.argv[1]), sys.argv[2:])
+    else:
+        readme()

@@ -214,7 +214,7 @@ def test_a_setting_of_the_readers_own_is_the_command_lines(page: Any, capsys: py
 def test_what_has_no_effect_cannot_be_touched_and_says_why(opened: Any, address: str) -> None:
     page = opened(address + "#v=1&model=vit-base")
     until(page, "document.querySelector('form [name=sequence]').disabled")
-    assert "No effect in a model that reads pictures" in page.inner_text("[data-field=sequence]")
+    assert "No effect in a model that reads 224 × 224 pixels" in page.inner_text("[data-field=sequence]")
     assert page.is_disabled("[data-field=sequence] [type=range]") and page.is_enabled("form.form [name=batch]")
     page.locator("summary", has_text="Its size").click()
     assert page.is_disabled("[name=size-vocabulary]") and page.is_enabled("[name=size-layers]")
@@ -275,3 +275,16 @@ def test_a_mistake_is_said_and_the_last_answer_stays(page: Any) -> None:
 def test_unknown_words_in_a_link_are_said(opened: Any, address: str) -> None:
     page = opened(address + START + "&sequnce=1")
     assert page.locator(".picture rect.seg").count() > 20
+    assert "unknown here: sequnce" in page.inner_text("#status")
+
+
+def test_names_from_outside_are_text(page: Any) -> None:
+    """C24: what a file is called, and what a GPU is called, is shown and never run."""
+    page.set_input_files("input[type=file]", {
+        "name": "<img src=x onerror=alert(1)>{{7*7}}.json", "mimeType": "text/plain",
+        "buffer": json.dumps({"model_type": "gpt2", "architectures": ["<script>alert(2)</script>"]}).encode()})
+    until(page, "document.querySelector('.headline').textContent.includes('<img src=x')")
+    page.fill("form.form [name=gpu]", "<b>H1000</b>")
+    page.press("form.form [name=gpu]", "Tab")
+    until(page, "document.querySelector('.error').textContent.includes('<b>H1000</b>')")
+    assert page.locator("main img, main script, .error b").count() == 0

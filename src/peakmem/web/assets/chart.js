@@ -1,5 +1,5 @@
 /** The moments as stacked bars: SVG text from a ledger. The same text is drawn, exported as SVG and painted as PNG. */
-import { bare, gib, kinds, letter, momentTitle, safe, title } from "./format.js";
+import { bare, fixed, gib, kinds, letter, momentTitle, safe, title } from "./format.js";
 
 const LEFT = 44, TOP = 30, BOTTOM = 26;
 
@@ -18,7 +18,7 @@ export function axis(most) {
   const unit = most >= 2 ** 30 ? 2 ** 30 : 2 ** 20;
   const at = steps(most / unit);
   const digits = at.length > 1 && at[1] < 1 ? (at[1] < 0.1 ? 2 : 1) : 0;
-  return { unit: unit === 2 ** 30 ? "GiB" : "MiB", ticks: at.map((x) => [x * unit, x.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })]) };
+  return { unit: unit === 2 ** 30 ? "GiB" : "MiB", ticks: at.map((x) => [x * unit, fixed(x, digits)]) };
 }
 
 /**
@@ -41,6 +41,7 @@ export function draw({ ledger, room, behind, chosen, width, height, frame = 0 })
     `<line class="tick" x1="${LEFT}" x2="${width - right}" y1="${y(bytes).toFixed(1)}" y2="${y(bytes).toFixed(1)}"/>` +
     `<text class="axis" x="${LEFT - 6}" y="${(y(bytes) + 4).toFixed(1)}" text-anchor="end">${text}</text>`);
   parts.push(`<text class="axis" x="2" y="14">${scale.unit}</text>`);
+  const amounts = []; // over the line of the GPU
   rows.forEach((row, i) => {
     const x = LEFT + slot * i + (slot - bar) / 2;
     if (i === chosen) parts.push(`<rect class="chosen" x="${(LEFT + slot * i).toFixed(1)}" y="${TOP - 16}" width="${slot.toFixed(1)}" height="${area + 16 + BOTTOM - 2}"/>`);
@@ -61,13 +62,14 @@ export function draw({ ledger, room, behind, chosen, width, height, frame = 0 })
     parts.push(`<line class="end" x1="${(x - 4).toFixed(1)}" x2="${(x + bar + 4).toFixed(1)}" y1="${y(row.end).toFixed(1)}" y2="${y(row.end).toFixed(1)}"/>`);
     const best = row.peak === ledger.peak.bytes;
     const inUnit = scale.unit === "GiB" ? bare(row.peak, row.peak >= 100 * 2 ** 30 ? 0 : 1) : gib(row.peak, 0).replace(/ .*/, "");
-    parts.push(`<text class="amount${best ? " best" : ""}" x="${(x + bar / 2).toFixed(1)}" y="${(y(row.peak + Math.max(0, beyond)) - 5).toFixed(1)}" text-anchor="middle">${inUnit}</text>`);
+    amounts.push(`<text class="amount${best ? " best" : ""}" x="${(x + bar / 2).toFixed(1)}" y="${(y(row.peak + Math.max(0, beyond)) - 5).toFixed(1)}" text-anchor="middle">${inUnit}</text>`);
     parts.push(`<text class="axis${slot < 34 ? " tight" : ""}" x="${(x + bar / 2).toFixed(1)}" y="${height - 8}" text-anchor="middle">${safe(short(row.moment, slot))}</text>`);
   });
   if (shown) {
     const at = y(limit);
     parts.push(`<line class="limit" x1="${LEFT}" x2="${width - right}" y1="${at.toFixed(1)}" y2="${at.toFixed(1)}"/>`);
   }
+  parts.push(...amounts);
   if (limit > 0) {
     const words = `${shown ? "– – " : ""}${room.gpu}${width < 400 ? "" : ", less its context"}: ${gib(limit, 1)}${shown ? "" : ", far above"}`;
     parts.push(`<text class="axis limit" x="${width - right}" y="12" text-anchor="end">${safe(words)}</text>`);

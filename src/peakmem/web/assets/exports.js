@@ -35,7 +35,7 @@ export function standalone(markup) {
   const svg = host.firstElementChild;
   for (const part of svg.querySelectorAll("rect, line, text, path")) {
     const style = getComputedStyle(part);
-    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-weight", "font-family", "opacity"]) part.setAttribute(name, style.getPropertyValue(name));
+    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "paint-order", "font-size", "font-weight", "font-family", "opacity"]) part.setAttribute(name, style.getPropertyValue(name));
     part.removeAttribute("class");
   }
   const [, , width, height] = svg.getAttribute("viewBox").split(" ");

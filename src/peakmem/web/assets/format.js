@@ -1,22 +1,28 @@
 /** Numbers as every view of peakmem prints them, and small builders of elements. */
 
+/** A number with so many digits after the point. Making a format takes as long as a chart, so each is made once. */
+const formats = new Map();
+export function fixed(number, digits) {
+  if (!formats.has(digits)) formats.set(digits, new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+  return formats.get(digits).format(number);
+}
+
 /** Bytes as GiB (2^30), small ones as MiB or KiB. */
 export function gib(size, digits = 2) {
   for (const [power, unit] of [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]) {
     if (Math.abs(size) >= power) {
-      return `${(size / power).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${unit}`;
+      return `${fixed(size / power, digits)} ${unit}`;
     }
   }
-  return `${size.toLocaleString("en-US")} B`;
+  return `${fixed(size, 0)} B`;
 }
 
 /** Bytes in GiB without the unit, for axes and tables that say it once. */
-export const bare = (size, digits = 2) =>
-  (size / 2 ** 30).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+export const bare = (size, digits = 2) => fixed(size / 2 ** 30, digits);
 
 export const signed = (size) => (size > 0 ? "+" : size < 0 ? "−" : "") + gib(Math.abs(size));
 
-export const count = (n) => Number(n).toLocaleString("en-US");
+export const count = (n) => fixed(Number(n), 0);
 
 /** 8.03 billion: parameters as people say them. */
 export function people(n) {

@@ -1,5 +1,5 @@
 /** Section 6: the largest of each kind with its rule. Section 7: the levers. Section 8: against a real run. */
-import { gib, h, kinds, letter, moment, named, signed, swatch, title, announce } from "./format.js";
+import { count, gib, h, kinds, letter, moment, named, signed, swatch, title, announce } from "./format.js";
 import { ask, mode } from "./ask.js";
 import { atRest, change as take, on, request, state } from "./store.js";
 
@@ -21,7 +21,7 @@ export class Rules extends HTMLElement {
         h("h3", {}, named(kind), h("span", { class: "n" }, gib(one.largest))),
         h("p", {}, `at most, ${moment(one.at)}.`),
         h("p", { class: "formula", tabindex: 0 }, h("code", {}, one.formula)),
-        h("p", { class: "formula numbers", tabindex: 0 }, "= ", h("code", {}, one.substituted), ` = ${one.largest.toLocaleString("en-US")} bytes, tensors rounded up to 512`),
+        h("p", { class: "formula numbers", tabindex: 0 }, "= ", h("code", {}, one.substituted), ` = ${count(one.largest)} bytes, tensors rounded up to 512`),
         h("p", { class: "small" }, once(one.why)), h("p", { class: "small quiet" }, `mirrors ${one.source}`));
     });
     this.replaceChildren(h("div", { class: "rules" }, cards),
