@@ -68,7 +68,8 @@ class Change:
 class Compared:
     """One published figure and ours. error: ours in percent of it, below 0 where we were under.
 
-    reading: which of our numbers was compared; counted: the thresholds are about rows like this one.
+    reading: which of our numbers was compared; counted: the thresholds on training are about rows like this one;
+    serves: it is inference.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Compared:
     estimated: int
     error: float
     counted: bool
+    serves: bool = False
 
 
 @immutable

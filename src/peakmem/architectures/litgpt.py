@@ -14,6 +14,7 @@ from peakmem.architectures.litgpt_adapters import WORDS, adapted, adapters, qkv_
 from peakmem.architectures.litgpt_loss import chunked_head, chunked_loss
 from peakmem.estimate import weights
 from peakmem.estimate.attention import efficient, flash, keys_as, math, matmul, merged
+from peakmem.estimate.inference import cached
 from peakmem.estimate.layout import dims, flat
 from peakmem.estimate.ops import activation, add, cast, mean_last, mul, rsqrt, scale, shift, softmax, tanh
 from peakmem.estimate.outputs import hand_out, returned
@@ -24,7 +25,7 @@ from peakmem.estimate.tape import Tensor, scope
 from peakmem.estimate.weights import embed, weight
 
 MIRRORS = "litgpt 0.5.3 litgpt/model.py, litgpt/lora.py, litgpt/finetune/lora.py and full.py"
-RUNS = ("training",)
+RUNS = ("training", "inference")
 LOSSES = ("pieces",)
 ADAPTERS = WORDS
 PACKS_HEAD, PACKED_FROM = True, "fp16"
@@ -79,6 +80,8 @@ def parallel(m: Structure) -> bool:
 
 def forward(m: Structure, ids: Tensor) -> Tensor:
     hidden = model(m, ids)
+    if m.run == "inference":
+        return in_default_dtype([head(m, hidden)])[0]
     if m.lora:
         logits = chunked_head(m, hidden, lambda x: head(m, x))
     else:
@@ -144,15 +147,22 @@ def block(m: Structure, x: Tensor) -> Tensor:
 
 
 def attention(m: Structure, x: Tensor) -> Tensor:
-    """CausalSelfAttention.forward, without a cache."""
+    """CausalSelfAttention.forward. The cache has every query's keys and values, but one key/value head alone is
+    cached as it is."""
+    one_head = m.run == "inference" and "k" in m.ones
     with scope("attn"):
         qkv = view(qkv_adapted(m, x), "b s k a/k+2 d")
         qkv = swap(qkv, "b k a/k+2 s d")
         q, k, v = split(qkv, 2, ["a/k", (), ()])
-        if m.has("grouped_heads"):
+        if m.has("grouped_heads") and not one_head:
             k, v = expand(k, "b k a/k s d"), expand(v, "b k a/k s d")
-        q, k, v = heads(m, q), heads(m, k), heads(m, v)
+        q = heads(m, q)
+        k, v = (reshape(x, "b k s d") if one_head else heads(m, x) for x in (k, v))
         q, k = roped(m, q), roped(m, k)
+        if m.run == "inference":
+            k, v = cached(m, k, v)
+        if one_head:
+            k, v = (expand(x, (x.dims[0], ("a",), *x.dims[2:])) for x in (k, v))
         out = kernel(m, q, k, v)
         del qkv, q, k, v
         return adapted(m, out, "proj", "projection")
@@ -172,7 +182,7 @@ def roped(m: Structure, x: Tensor) -> Tensor:
     shape = dims(f"s {part}")
     table = Tensor(shape, "fp32", flat(shape), None)
     turned = cast(rotate(turned, table, table, f"{part}/2"), x.dtype, "rotated")
-    return cat([turned, rest], dims("b a s d"), "rotated and rest")
+    return cat([turned, rest], x.dims, "rotated and rest")
 
 
 def kernel(m: Structure, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -121,7 +121,11 @@ def product_4bit(x: Tensor, w: Packed, out: tuple[str, ...]) -> Tensor:
     rows, dims, dtype = x.dims[:-1], x.dims, x.dtype
     n = Node("matmul_4bit", x)
     tape, scope = n.tape, n.scope
-    many = dequantised(tape, w, scope, () if tape.dequantises_always else renamed(flat(rows), tape.letters))
+    if tape.dequantises_always:
+        few = 0 if tape.grad_enabled else 1  # a single row, without gradients, has a kernel of its own: gemv_4bit
+    else:
+        few = FEW_ROWS
+    many = dequantised(tape, w, scope, renamed(flat(rows), tape.letters) if few else (), few)
     y = n.makes((*rows, out), dtype)
     del many
     n.flops(2, (*flat(y.dims), *dims[-1]))
@@ -141,26 +145,26 @@ def back(tape: Tape, shape: Dims, dtype: str, scope: str, matrix: Callable[[], T
     return made
 
 
-def dequantised(tape: Tape, w: Packed, scope: str, rows: tuple[str, ...] = ()) -> Tensor:
+def dequantised(tape: Tape, w: Packed, scope: str, rows: tuple[str, ...] = (), few: int = FEW_ROWS) -> Tensor:
     """dequantize_4bit: the whole matrix; scales that were quantised first become fp32, and go.
 
-    rows: in forward, where it happens for many rows alone.
+    rows: in forward, where it happens for more than `few` rows alone.
     """
     absmax = None
     if w.scheme.endswith("double"):
         scales = size_key("fp32", (over(flat(w.dims), 64),))
-        absmax = tape.new((), "fp32", None, f"{scope}/scales in fp32", if_many(scales, rows))
-    key = if_many(size_key(w.packed_from, flat(w.dims)), rows)
+        absmax = tape.new((), "fp32", None, f"{scope}/scales in fp32", if_many(scales, rows, few))
+    key = if_many(size_key(w.packed_from, flat(w.dims)), rows, few)
     made = tape.new((), w.packed_from, None, f"{scope}/dequantised weight", key)
     del absmax
     if w.packed_from != w.dtype:
-        key = if_many(size_key(w.dtype, flat(w.dims)), rows)
+        key = if_many(size_key(w.dtype, flat(w.dims)), rows, few)
         made = tape.new((), w.dtype, None, f"{scope}/dequantised weight in {w.dtype}", key)
     return made
 
 
-def if_many(key: Any, rows: tuple[str, ...]) -> Any:
-    return ("from", FEW_ROWS + 1, 1, (rows,), key, NOTHING) if rows else key
+def if_many(key: Any, rows: tuple[str, ...], few: int) -> Any:
+    return ("from", few + 1, 1, (rows,), key, NOTHING) if rows else key
 
 
 def product_8bit(x: Tensor, w: Packed, out: tuple[str, ...]) -> Tensor:

@@ -45,7 +45,9 @@ def served(model: Model, setup: Setup) -> tuple[Model, Setup]:
                          "chunk to chunk")
     if setup.beams > 1:
         setup = replace(setup, batch=setup.batch * setup.beams)
-    return (divided(model, setup.tensor_parallel) if setup.tensor_parallel > 1 else model), setup
+    if setup.tensor_parallel > 1:
+        model = divided(model, setup.tensor_parallel, setup.implementation != "litgpt")
+    return model, setup
 
 
 def generates(model: Model, setup: Setup) -> bool:
@@ -55,8 +57,9 @@ def generates(model: Model, setup: Setup) -> bool:
     return getattr(code_of(model.architecture, setup.implementation), "GENERATES", True)
 
 
-def divided(model: Model, gpus: int) -> Model:
-    """What one of `gpus` GPUs holds. Errors: Impossible where heads or widths do not divide."""
+def divided(model: Model, gpus: int, vocabulary: bool = True) -> Model:
+    """What one of `gpus` GPUs holds; vocabulary: embeddings and head are divided, too (litgpt generate/tp.py leaves
+    them whole). Errors: Impossible where heads or widths do not divide."""
     if RECURRENT & set(model.sizes) or model.image or model.positions or "encoder_decoder" in model.switches:
         raise Impossible(f"--tensor-parallel: peakmem divides decoders with rotary positions, not {model.architecture}")
     for name, count in (("heads", model.heads), ("feed-forward size", model.feed_forward),
@@ -66,7 +69,8 @@ def divided(model: Model, gpus: int) -> Model:
     if model.kv_heads % gpus and gpus % model.kv_heads:
         raise Impossible(f"--tensor-parallel {gpus} and {model.kv_heads} key/value heads: neither divides the other")
     return model.changed(heads=model.heads // gpus, kv_heads=max(model.kv_heads // gpus, 1),
-                         feed_forward=model.feed_forward // gpus, vocabulary=-(-model.vocabulary // gpus),
+                         feed_forward=model.feed_forward // gpus,
+                         vocabulary=-(-model.vocabulary // gpus) if vocabulary else model.vocabulary,
                          expert_feed_forward=model.expert_feed_forward // gpus,
                          sizes={**model.sizes, **({"y": model.sizes["y"] // gpus} if "y" in model.sizes else {})})
 

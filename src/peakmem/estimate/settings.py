@@ -158,7 +158,7 @@ def check_code(model: Model, setup: Setup) -> None:
         raise Impossible(f"{tokens:,} tokens are more than the {model.longest:,} positions of {model.name}; give a "
                          f"--sequence of at most {model.longest - (tokens - length):,}")
     known = getattr(code, "LOSSES", (setup.loss,))
-    if setup.loss not in known:
+    if setup.loss not in known and setup.run == "training":
         raise Impossible(f"--loss {setup.loss} goes with transformers' causal language models, not with "
                          f"{model.architecture} as --implementation {setup.implementation} has it; give "
                          f"{' or '.join(known)}")

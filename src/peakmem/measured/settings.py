@@ -44,9 +44,17 @@ TRAINING_ONLY = ("accumulation", "optimizer", "optimizer_implementation", "check
 
 
 def one_gpu(row: Row) -> None:
-    """Several GPUs are a later table's. Errors: NotExpressed."""
+    """Several GPUs are a later table's, but for heads divided in inference. Errors: NotExpressed."""
+    if row["kind"] == "inference" and tensor_parallel(row):
+        return
     if row.count("n_gpus", 1) > 1 or row["sharding"] not in ("", "none"):
         raise NotExpressed(f"several GPUs ({printable(row['sharding'] or row['n_gpus'], 40)}): not compared here yet")
+
+
+def tensor_parallel(row: Row) -> Settings:
+    """`tp=4` and nothing else; the GPUs must be as many."""
+    found = re.fullmatch(r"tp=(\d{1,4})", row["sharding"])
+    return {"tensor_parallel": int(found[1])} if found and row.count("n_gpus", 1) == int(found[1]) else {}
 
 
 def sizes(row: Row) -> Settings:
@@ -60,7 +68,7 @@ def sizes(row: Row) -> Settings:
     elif still:
         found["sequence"] = 1
     if row["kind"] == "inference":
-        found |= prompt(row)
+        found |= prompt(row) | tensor_parallel(row)
     return found
 
 
@@ -70,7 +78,7 @@ def prompt(row: Row) -> Settings:
         return {"sequence": max(row.count("seq", 2) - 1, 1), "generate": 1}
     tokens = re.search(r"(?:then )?(\d+)(?: new)? tokens", row["notes"]) or re.search(r"\+ (\d+) new", row["notes"])
     return {"generate": int(tokens[1]) if tokens and len(tokens[1]) < 8 else 50,
-            "sequence": row.count("seq", 1) or 1}
+            "sequence": row.count("seq") or program_of(row).prompt or 1}
 
 
 def precision(row: Row) -> Settings:

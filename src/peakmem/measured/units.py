@@ -24,6 +24,8 @@ READINGS: Mapping[str, str] = {
     "device used (cudaMemGetInfo)": "device",
     "per-kind: weights": "weights",
     "per-kind: KV cache pool": "KV cache",
+    "per-kind: weights per GPU": "weights",
+    "per-kind: KV cache pool per GPU": "KV cache",
 }
 """What a counter counts. One stream: what is active is what is allocated."""
 
