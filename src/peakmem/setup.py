@@ -80,6 +80,8 @@ class Setup:
     lora_targets: tuple[str, ...] = setting(("all-linear",), "modules that get adapters; "
                                             "all-linear: all but the head; default: peft's own choice",
                                             group="training part", many=True)
+    lora_dropout: float = setting(-1.0, "dropout probability before each adapter; -1: the stack's default, peft's 0, "
+                                  "LitGPT's 0.05", group="training part", least=-1, most=1)
     freeze: str = setting("", "what is not trained, as patterns on parameter names: embed_tokens,layers.*.mlp",
                           group="training part")
     frozen_layers: int = setting(0, "how many of the first layers are not trained", group="training part")
@@ -99,8 +101,9 @@ class Setup:
 
     weights: str = setting("auto", "how linear weights are stored; auto: as the file says, else by --precision",
                            choices=WEIGHTS, group="quantised weights")
-    kbit_prepare: bool = setting(False, "prepare_model_for_kbit_training: what is not packed becomes fp32",
-                                 group="quantised weights")
+    kbit_prepare: str = setting("no", "prepare_model_for_kbit_training: what is not packed becomes fp32; trl: embeddings "
+                                "and head are 16-bit again, as TRL up to 0.19 does it under bf16",
+                                choices=("no", "yes", "trl"), group="quantised weights")
 
     logits: str = setting("last", "of which prompt positions logits are made", group="inference",
                           choices=("last", "all"))
@@ -160,6 +163,8 @@ def checked(name: str, value: Any) -> Any:
             return value
         raise Impossible(f"{flag} {printable(value)}: give yes or no")
     if kind is str:
+        if isinstance(value, bool) and {"yes", "no"} <= set(row["choices"]):
+            return "yes" if value else "no"
         if not isinstance(value, str):
             raise Impossible(f"{flag} {printable(value)}: give a word")
         if row["choices"] and value not in row["choices"]:

@@ -68,7 +68,7 @@ def kernel_of(model: Model, setup: Setup, masked: bool, trained: bool = False) -
     grouped = not spread and model.kv_heads < model.heads and not masked and model.head_size <= 256
     broadcast = "broadcast_heads" in model.switches and not spread
     stream = setup.weights if setup.weights in DTYPES else recipe.weights
-    dtype = DTYPES[recipe.autocast or ("fp32" if setup.kbit_prepare else stream)]
+    dtype = DTYPES[recipe.autocast or (stream if setup.kbit_prepare == "no" else "fp32")]
     if setup.attention == "flash-package" and dtype == "float32":
         dtype = "bfloat16"  # _flash_attention_forward's callers cast what kbit preparation has made fp32
     dropout = model.attention_dropout if setup.dropout < 0 else setup.dropout

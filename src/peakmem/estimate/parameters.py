@@ -89,7 +89,8 @@ def dtype_of(m: Structure, row: Row) -> str:
     bitsandbytes casts the biases of packed layers back to the input's dtype.
     """
     layer = row._replace(name=f"{row.name.rpartition('.')[0]}.weight")
-    return "fp32" if m.stored.prepared and not is_packed(m, layer) else m.dtype
+    lowered = m.stored.prepared == "trl" and (row.module == "embedding" or row.name.endswith("lm_head.weight"))
+    return "fp32" if m.stored.prepared != "no" and not lowered and not is_packed(m, layer) else m.dtype
 
 
 def kind_of(row: Row) -> str:
@@ -135,6 +136,9 @@ def check_parts(m: Structure) -> None:
     rows, words = list(all_rows(m, code)), getattr(code, "ADAPTERS", ())
     linear = [row.name.rpartition(".")[0] for row in rows if row.module in LINEAR]
     stacked = [name for name in OLD_NAMES if any(row.module == "adapter" for row in rows) and adapts(m, name)]
+    if stacked and m.drops("adapter"):
+        raise Impossible(f"--lora-dropout: peft has none for adapters on {', '.join(stacked)}, which are parameters, not "
+                         "linear layers")
     for pattern in m.lora:
         if words and pattern not in words:
             raise Impossible(f"--lora-targets {printable(pattern)}: --implementation {m.implementation} adapts "

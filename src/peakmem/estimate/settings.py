@@ -292,8 +292,11 @@ def narrow_window(model: Model, setup: Setup) -> bool:
 
 def dropouts_of(model: Model, setup: Setup) -> frozenset[str]:
     """Which dropouts run."""
-    given = {"attention": model.attention_dropout, "hidden": model.hidden_dropout,
-             "embedding": model.embedding_dropout, "adapter": 0.05 if setup.implementation == "litgpt" else 0.0}
+    given = {"attention": model.attention_dropout, "hidden": model.hidden_dropout, "embedding": model.embedding_dropout}
     if setup.run == "inference":
         return frozenset()
-    return frozenset(kind for kind, p in given.items() if (p if setup.dropout < 0 else setup.dropout) > 0)
+    if setup.dropout >= 0:
+        given = dict.fromkeys(given, setup.dropout)
+    default = 0.05 if setup.implementation == "litgpt" else 0.0
+    given["adapter"] = default if setup.lora_dropout < 0 else setup.lora_dropout
+    return frozenset(kind for kind, p in given.items() if p > 0)

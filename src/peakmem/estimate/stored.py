@@ -20,12 +20,13 @@ from peakmem.tables.quantised import BNB_4BIT, PLAIN, SCHEMES, Scheme, Stored
 HEADS = ("lm_head", "embed_out", "output_layer", "cls.predictions.decoder", "classifier", "router")
 IN_FIRST = ("gpt_oss", "llama4_text")  # banks of experts whose matrices lie as (in, out)
 BNB = (*BNB_4BIT, "int8")
+RAISED = {"no": "", "yes": "fp32", "trl": "fp32, but head and embeddings in 16 bit"}
 
 
 def with_stored(m: Structure, model: Model, setup: Setup) -> Structure:
     """The structure with its weights as they are stored. Errors: Impossible."""
     word = asked_for(model, setup)
-    if setup.kbit_prepare and (word not in BNB or setup.run != "training"):
+    if setup.kbit_prepare != "no" and (word not in BNB or setup.run != "training"):
         raise Impossible("--kbit-prepare is about training on bitsandbytes weights: give --weights nf4, nf4-double, "
                          "fp4, fp4-double or int8, and --lora-rank")
     if not word:
@@ -153,7 +154,7 @@ def notes_on_weights(m: Structure, model: Model, numbers: Mapping[str, Any]) -> 
 
     packed, total = weight_bytes(m, numbers)
     yield (f"weights as {scheme} ({SCHEMES[scheme].title}): {packed} bytes packed, {total} with what is not; head, "
-           f"embeddings, norms and routers are in {'fp32' if m.stored.prepared else m.dtype}")
+           f"embeddings, norms and routers are in {RAISED[m.stored.prepared] or m.dtype}")
     if scheme in BNB and any(is_bank(row) for row in rows_of(m)):
         yield "bitsandbytes packs linear layers alone: experts in one parameter stay as they are"
     if scheme == "int8":

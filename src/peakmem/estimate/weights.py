@@ -7,7 +7,9 @@ from collections.abc import Callable
 from peakmem.estimate.inplace import add_into
 from peakmem.estimate.layout import Dims, flat, is_contiguous, squeezed, viewable
 from peakmem.estimate.node import Node
-from peakmem.estimate.ops import add, autocast, autocast_fp32, cast, mean_last, mul, rsqrt, scale, shift, square
+from peakmem.estimate.ops import (
+    add, autocast, autocast_fp32, cast, dropout, mean_last, mul, rsqrt, scale, shift, square,
+)
 from peakmem.estimate.packed import Packed, cloned, packed_product, with_adapter
 from peakmem.estimate.scratch import embedding_backward
 from peakmem.estimate.shapes import clone, shaped
@@ -95,7 +97,7 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
 
 
 def adapted(x: Tensor, transposed: bool = False, base: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-    """peft's lora.Linear without dropout: result + B(A(x as fp32))·scaling, cast back to the result's dtype.
+    """peft's lora.Linear: result + B(A(dropout(x as fp32)))·scaling, cast back to the result's dtype.
 
     base: what runs in the layer that was there before, where it is not nn.Linear's own forward.
 
@@ -117,7 +119,7 @@ def adapted(x: Tensor, transposed: bool = False, base: Callable[[Tensor], Tensor
 def adapter_branch(x: Tensor, a: Parameter, b: Parameter) -> Tensor:
     """B(A(x)), scaled."""
     with scope("lora_A"):
-        x = product(x, a, None)
+        x = product(dropout(x, current().adapter_drops), a, None)
     with scope("lora_B"):
         x = product(x, b, None)
     return scale(x, "adapter's part, scaled")

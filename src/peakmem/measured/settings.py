@@ -39,7 +39,7 @@ def settings_of(row: Row) -> Settings:
     return found
 
 
-TRAINING_ONLY = ("accumulation", "optimizer", "optimizer_implementation", "checkpoint", "loss", "outputs", "clip",
+TRAINING_ONLY = ("accumulation", "lora_dropout", "kbit_prepare", "optimizer", "optimizer_implementation", "checkpoint", "loss", "outputs", "clip",
                  "lora_rank", "lora_targets")
 
 
@@ -110,9 +110,11 @@ def quantised(row: Row) -> Settings:
     compute = re.split(r"[/ -]", row["compute_dtype"].lower())[0] or "bf16"
     if compute not in ("bf16", "fp16", "fp32"):
         raise NotExpressed(f"what a {found} base computes in: {printable(row['compute_dtype'], 40)}")
-    old = {"stack": "bitsandbytes-0.42"} if program_of(row).settings.get("implementation") == "litgpt" else {}
-    return {**old, "weights": found, "precision": compute,
-            "kbit_prepare": "prepare_model_for_kbit_training is applied" in row["notes"]}
+    program = program_of(row)
+    old = {"stack": "bitsandbytes-0.42"} if program.settings.get("implementation") == "litgpt" else {}
+    prepared = "prepare_model_for_kbit_training is applied" in row["notes"]
+    return {**old, "weights": found, "precision": f"amp-{compute}" if program.packed.get("autocast") else compute,
+            "kbit_prepare": program.packed.get("kbit_prepare", "yes") if prepared else "no"}
 
 
 OPTIMIZERS: Mapping[str, Settings] = {

@@ -18,7 +18,8 @@ class Stored(NamedTuple):
     """How a run stores its linear weights. scheme "": as the recipe says.
 
     group: weights that share a scale, 0 where the scheme knows it; kept: patterns of modules that stay as they are;
-    prepared: prepare_model_for_kbit_training has made the rest fp32; packed_from: the dtype that matrices had when
+    prepared: "yes", prepare_model_for_kbit_training has made the rest fp32; "trl", and TRL has made embeddings and head
+    16-bit again (trl 0.12 trainer/utils.py, peft_module_casting_to_bf16); packed_from: the dtype that matrices had when
     they were packed and have when dequantised, where it is not the run's own.
     """
 
@@ -26,7 +27,7 @@ class Stored(NamedTuple):
     bits: int = 4
     group: int = 0
     kept: tuple[str, ...] = ()
-    prepared: bool = False
+    prepared: str = "no"
     packed_from: str = ""
 
 

@@ -81,7 +81,7 @@ def _with_lora(model: torch.nn.Module, lora: Mapping[str, Any], task: str) -> to
         r=lora["r"],
         lora_alpha=lora["alpha"],
         target_modules=lora.get("targets", "all-linear"),
-        lora_dropout=0.0,
+        lora_dropout=lora.get("dropout", 0.0),
         task_type={"causal": "CAUSAL_LM", "seq2seq": "SEQ_2_SEQ_LM"}.get(task),
     )
     return peft.get_peft_model(model, config)

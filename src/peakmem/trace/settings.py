@@ -75,7 +75,8 @@ UNDERSTOOD = frozenset(
     {
         *ONLY,
         *"""
-sequence target batch accumulation optimizer attention checkpoint checkpoint_save lora_rank lora_targets gpus gpu
+sequence target batch accumulation optimizer attention checkpoint checkpoint_save lora_rank lora_targets
+lora_dropout gpus gpu
 optimizer_implementation step set_to_none clip dropout freeze frozen_layers reshard sync_each_batch reduce_dtype
 kbit_prepare
 """.split(),
@@ -205,6 +206,7 @@ def _lora(setup: Setup) -> dict[str, Any] | None:
         "r": setup.lora_rank,
         "alpha": 2 * setup.lora_rank,
         "targets": words.get(setup.lora_targets, list(setup.lora_targets)),
+        "dropout": max(setup.lora_dropout, 0.0),
     }
 
 
