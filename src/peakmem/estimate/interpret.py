@@ -29,7 +29,7 @@ def interpret(m: Structure) -> Tape:
         and main_input(code) == "input_ids"
     tape.keeps_packed_inputs = m.has("packed_inputs_kept")
     tape.dequantises_always = m.has("always_dequantised")
-    tape.adapter_drops = m.drops("adapter")
+    tape.adapter_drops, tape.fused_kernels = m.drops("adapter"), m.has("fused_kernels")
     with writing(tape):
         tape.phase("start" if m.run == "training" else "load")
         buffers = define(tape, m, code)

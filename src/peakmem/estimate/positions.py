@@ -6,6 +6,7 @@ Small integer tensors mostly, all dead before the first layer runs, except what 
 from __future__ import annotations
 
 from peakmem.estimate.layout import dims
+from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, cast, mul, neg
 from peakmem.estimate.shapes import alias, cat, piece
 from peakmem.estimate.structure import Structure
@@ -167,7 +168,11 @@ def half_table(dtype: str) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, half: str = "d/2") -> Tensor:
-    """apply_rotary_pos_emb for one tensor: x·cos + rotate_half(x)·sin."""
+    """apply_rotary_pos_emb for one tensor: x·cos + rotate_half(x)·sin; Unsloth's kernel turns x where it lies."""
+    if current().fused_kernels:
+        n = Node("rotary", x)
+        n.gradient(0, "pass")
+        return n.output(x.seen_as(x.dims, x.memory))
     straight = mul(x, cos, "x·cos")
     return add(straight, mul(rotate_half(x, half), sin, "rotated·sin"), "rotated")
 

@@ -32,8 +32,12 @@ def with_stored(m: Structure, model: Model, setup: Setup) -> Structure:
     if not word:
         return m
     if word in PLAIN:
+        under = PRECISIONS[setup.precision].autocast  # torch_dtype=bfloat16 and a trainer's bf16=True, for one
+        if setup.run == "training" and word == under:
+            return replace(m, dtype=word)
         if setup.run == "training" and word != m.dtype:
-            raise Impossible(f"--weights {word} with --run training: there --precision says which dtype weights have")
+            raise Impossible(f"--weights {word} with --run training: there --precision says which dtype weights have; "
+                             "autocast over 16-bit weights is --precision amp-bf16 --weights bf16")
         return replace(m, dtype=word, autocast="" if word != "fp32" else m.autocast)
     scheme = SCHEMES[word]
     refuse(scheme, m, model, setup)

@@ -185,11 +185,25 @@ def leaf(x: Tensor) -> Tensor:
 
 def rms(x: Tensor, name: str) -> Tensor:
     """transformers' LlamaRMSNorm, line for line: in fp32, the weight multiplied after the cast back."""
+    if current().fused_kernels:
+        return rms_over_gradient(x, name)
     with scope(name):
         h = cast(x, "fp32", "input in fp32")
         variance = mean_last(square(h))
         h = mul(h, rsqrt(shift(variance)), "normalised in fp32")
         return mul(weight("weight"), cast(h, x.dtype, "normalised"), "output")
+
+
+def rms_over_gradient(x: Tensor, name: str) -> Tensor:
+    """Unsloth's kernels/rms_layernorm.py: keeps its input and one number a row, writes the input's gradient over the
+    output's, makes none of the weight."""
+    with scope(name):
+        n = Node("rms_norm", x)
+        n.saves(x, f"gradient of {n.scope}")
+        out = n.makes(x.dims, x.dtype)
+        n.keeps(n.makes((*x.dims[:-1], ()), "fp32", None, "reciprocal root"), f"{n.scope} is normalised again")
+        n.gradient(0, "pass")
+        return n.output(out)
 
 
 def rms_plus_one(x: Tensor, name: str) -> Tensor:

@@ -19,21 +19,27 @@ class Program:
     settings: dict[str, Any] = field(default_factory=dict, hash=False)
     reason: str = ""  # why it is not expressed
     reading: str = ""  # which of our numbers its figure is, where the counter's name does not say it
-    packed: dict[str, Any] = field(default_factory=dict, hash=False)
-    """What holds where the base is quantised: `autocast`, and how `kbit_prepare` is done where a row names it."""
+    autocast: str = ""  # which runs are under autocast though their weights have 16 bits: "packed" bases, or "all"
+    kbit: str = "yes"  # how kbit preparation is done where a row names it
     prompt: int = 0  # tokens of the prompt that runs where none is given
     source: str = ""
 
 
 _TRAINER = {"clip": True, "lora_dropout": 0.1}
-_PACKED = {"autocast": True, "kbit_prepare": "trl"}
 _FMS = ("fms-acceleration scripts/benchmarks: TRL's SFTTrainer, max_grad_norm 1.0; scenarios.yaml: lora_dropout 0.1, and "
         "bf16 or fp16 (autocast) wherever the base is quantised")
+_FOAK = _FMS + "; fms-acceleration-foak's kernels; scenarios-liger.yaml: bf16 (autocast) for every run"
 _GENERATES: dict[str, Any] = {"implementation": "litgpt", "kv_cache": "static"}
 _PROMPT = "litgpt generate/base.py: the cache is made for all tokens; the default prompt has about six"
 PROGRAMS: tuple[Program, ...] = (
-    Program(("fms-acceleration", "4.48.1"), {**_TRAINER, "stack": "transformers-4.48"}, packed=_PACKED, source=_FMS),
-    Program(("fms-acceleration", "4.45.2"), {**_TRAINER, "stack": "transformers-4.45"}, packed=_PACKED, source=_FMS),
+    Program(("fms-acceleration", "4.48.1", "foak"), {**_TRAINER, "stack": "foak-4.48"}, autocast="packed", kbit="trl",
+            source=_FOAK),
+    Program(("fms-acceleration", "4.45.2", "foak"), {**_TRAINER, "stack": "foak-4.45"}, autocast="all", kbit="trl",
+            source=_FOAK),
+    Program(("fms-acceleration", "4.48.1"), {**_TRAINER, "stack": "transformers-4.48"}, autocast="packed", kbit="trl",
+            source=_FMS),
+    Program(("fms-acceleration", "4.45.2"), {**_TRAINER, "stack": "transformers-4.45"}, autocast="packed", kbit="trl",
+            source=_FMS),
     Program(("HF transformers", "PR 31031"), {"stack": "transformers-4.42", "outputs": "logits+cache"},
             source="the pull request's loop: outputs = model(**inputs); outputs.logits.sum().backward()"),
     Program(("HF transformers", "PR 33298"), {"stack": "transformers-4.46", "outputs": "logits+cache"},

@@ -93,6 +93,8 @@ def precision(row: Row) -> Settings:
         raise NotExpressed(f"dtype of the weights: {printable(row['param_dtype'] or 'not given', 40)}")
     if "master" in weights:
         return {"precision": "mixed"}
+    if program_of(row).autocast == "all" and name != "fp32":
+        return {"precision": f"amp-{name}", "weights": name}
     return {"precision": name}
 
 
@@ -113,8 +115,8 @@ def quantised(row: Row) -> Settings:
     program = program_of(row)
     old = {"stack": "bitsandbytes-0.42"} if program.settings.get("implementation") == "litgpt" else {}
     prepared = "prepare_model_for_kbit_training is applied" in row["notes"]
-    return {**old, "weights": found, "precision": f"amp-{compute}" if program.packed.get("autocast") else compute,
-            "kbit_prepare": program.packed.get("kbit_prepare", "yes") if prepared else "no"}
+    return {**old, "weights": found, "precision": f"amp-{compute}" if program.autocast else compute,
+            "kbit_prepare": program.kbit if prepared else "no"}
 
 
 OPTIMIZERS: Mapping[str, Settings] = {

@@ -9,6 +9,7 @@ whole_recompute    use_reentrant: a layer that is run again runs to its end (the
 packed_inputs_kept bitsandbytes' 4-bit layers keep their input
 always_dequantised … and dequantise the matrix for any number of rows
 heads_copied       OPT copies queries, keys and values head by head; eager scores are kept before the floor
+fused_kernels      norms and rotary positions in one kernel each, gradients written where the incoming ones lie
 float_rotary       GPT-NeoX turns queries and keys in fp32; its layers have a mask and rotary tables of their own
 """
 
@@ -45,6 +46,10 @@ STACKS: Mapping[str, Stack] = {row.name: row for row in (
           "transformers 4.46.3 loss/loss_utils.py, ForCausalLMLoss; models/opt/modeling_opt.py, OPTAttention"),
     Stack("transformers-4.45", "logits made fp32 by the model, then shifted by a copy", _FLOAT,
           "transformers 4.45.2 models/llama/modeling_llama.py, LlamaForCausalLM.forward"),
+    Stack("foak-4.48", "as transformers-4.48, with Unsloth's norms and rotary positions", _SHIFT | {"fused_kernels"},
+          "fms-acceleration-foak 0.7.4 kernels/unsloth/rms_layernorm.py and rope_embedding.py"),
+    Stack("foak-4.45", "as transformers-4.45, with Unsloth's norms and rotary positions", _FLOAT | {"fused_kernels"},
+          "fms-acceleration-foak 0.7.4 kernels/unsloth/rms_layernorm.py and rope_embedding.py"),
     Stack("transformers-4.42", "as 4.45; GPT-NeoX turns queries and keys in fp32, with buffers in every layer",
           _FLOAT | {"float_rotary"},
           "transformers 4.42.4 models/gpt_neox/modeling_gpt_neox.py, GPTNeoXAttention"),
