@@ -69,7 +69,7 @@ class Compared:
     """One published figure and ours. error: ours in percent of it, below 0 where we were under.
 
     reading: which of our numbers was compared; counted: the thresholds on training are about rows like this one;
-    serves: it is inference.
+    serves: it is inference; gpus: how many shared the work, the figure being one GPU's.
     """
 
     name: str
@@ -81,6 +81,7 @@ class Compared:
     error: float
     counted: bool
     serves: bool = False
+    gpus: int = 1
 
 
 @immutable

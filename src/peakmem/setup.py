@@ -69,7 +69,8 @@ class Setup:
                            "logits, and keys and values", choices=("dropped", "logits", "logits+cache"), group="loss")
     stack: str = setting("current", "older code of the stack, by what it holds: tables/stacks.py", group="loss",
                          choices=("current", "bitsandbytes-0.42", "transformers-4.48", "transformers-4.46",
-                                  "transformers-4.45", "foak-4.48", "foak-4.45", "transformers-4.42"))
+                                  "transformers-4.45", "foak-4.48", "foak-4.45", "transformers-4.42",
+                                  "torchtitan-2024"))
     loss_chunks: int = setting(8, "pieces of the chunked loss", group="loss", least=1, most=4096)
 
     checkpoint_save: tuple[str, ...] = setting(("attention",), "operations whose outputs selective "

@@ -13,14 +13,16 @@ from collections.abc import Iterator
 
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, lm_head, rms_norm
 from peakmem.architectures.llama import block_rows
-from peakmem.estimate.attention import attend
+from peakmem.estimate.attention import attend, repeat_heads
 from peakmem.estimate.fused import fused_rms, rotary_prefix, rotate_complex, swiglu
 from peakmem.estimate.losses import causal_lm
+from peakmem.estimate.norms import rms_cast_last
 from peakmem.estimate.ops import activation
 from peakmem.estimate.shapes import swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
 from peakmem.estimate.weights import embed, project
+from peakmem.immutable import replace
 
 MIRRORS = "torchtitan 0.3.0 models/llama3/model.py; SwiGLU of --implementation fused: liger_kernel 0.8.5 ops/swiglu.py"
 RUNS = ("training",)
@@ -47,14 +49,19 @@ def model(m: Structure, ids: Tensor) -> Tensor:
         h = embed(ids, "embed_tokens")
         for _ in m.layers("layers"):
             h = m.layer(block, h)
-        h = fused_rms(h, "norm")
+        h = norm(m, h, "norm")
         return h
 
 
 def block(m: Structure, x: Tensor) -> Tensor:
-    h = x + attention(m, fused_rms(x, "input_layernorm"))
-    out = h + mlp(m, fused_rms(h, "post_attention_layernorm"))
+    h = x + attention(m, norm(m, x, "input_layernorm"))
+    out = h + mlp(m, norm(m, h, "post_attention_layernorm"))
     return out
+
+
+def norm(m: Structure, x: Tensor, name: str) -> Tensor:
+    """nn.RMSNorm: a kernel since torch 2.9, before that a composite that computes in fp32."""
+    return rms_cast_last(x, name) if m.has("composite_norms") else fused_rms(x, name)
 
 
 def attention(m: Structure, x: Tensor) -> Tensor:
@@ -62,7 +69,10 @@ def attention(m: Structure, x: Tensor) -> Tensor:
         q, k, v = project(x, "q_proj"), project(x, "k_proj"), project(x, "v_proj")
         q, k, v = view(q, "b s a d"), view(k, "b s k d"), view(v, "b s k d")
         q, k = rotate_complex(q, k, rotary_prefix())
-        out, _ = attend(m, swap(q, "b a s d"), swap(k, "b k s d"), swap(v, "b k s d"), None)
+        q, k, v = swap(q, "b a s d"), swap(k, "b k s d"), swap(v, "b k s d")
+        if m.has("repeated_heads") and m.has("grouped_heads"):
+            k, v, m = repeat_heads(k), repeat_heads(v), replace(m, switches=m.switches - {"grouped_heads"})
+        out, _ = attend(m, q, k, v, None)
         return project(out, "o_proj")
 
 

@@ -28,11 +28,12 @@ def totals_of(structure: Structure, numbers: Mapping[str, Any], layers: int, gpu
     """All four totals on a named GPU. With very deep models only `tensors` is known.
 
     Two steps are run, the first makes the optimizer states; the cuBLAS workspaces come with the first products of
-    the forward and of the backward. Nothing else uses the GPU, expandable segments are off.
+    the forward and of the backward. Nothing else uses the GPU, expandable segments are off. Where what is cached would
+    not find room, it is given back and asked for again, as PyTorch does before it says that memory is out.
     """
     if layers > MOST_LAYERS:
         return Totals(tensors)
-    from peakmem.allocator import replay
+    from peakmem.allocator import Settings, replay
 
     requests = Requests(numbers)
     workspace = workspace_of(gpu)[0]
@@ -51,6 +52,10 @@ def totals_of(structure: Structure, numbers: Mapping[str, Any], layers: int, gpu
     found = replay(requests.list)
     row = find_gpu(gpu)
     outside = context(row)
+    room = None if row.capacity is None else row.capacity - outside.high * 2**20
+    if room is not None and found.allocated.peak <= room < found.reserved.peak:
+        limited = replay(requests.list, Settings(capacity=row.capacity, outside=outside.high * 2**20))
+        found = found if limited.out_of_memory else limited
     reserved = found.reserved.peak
     return Totals(tensors, found.allocated.peak, reserved,
                   (reserved + outside.low * 2**20, reserved + outside.high * 2**20))

@@ -20,6 +20,7 @@ class Program:
     reason: str = ""  # why it is not expressed
     reading: str = ""  # which of our numbers its figure is, where the counter's name does not say it
     autocast: str = ""  # which runs are under autocast though their weights have 16 bits: "packed" bases, or "all"
+    liger: dict[str, Any] = field(default_factory=dict, hash=False)  # where Liger's kernels are on
     kbit: str = "yes"  # how kbit preparation is done where a row names it
     prompt: int = 0  # tokens of the prompt that runs where none is given
     source: str = ""
@@ -29,6 +30,9 @@ _TRAINER = {"clip": True, "lora_dropout": 0.1}
 _FMS = ("fms-acceleration scripts/benchmarks: TRL's SFTTrainer, max_grad_norm 1.0; scenarios.yaml: lora_dropout 0.1, and "
         "bf16 or fp16 (autocast) wherever the base is quantised")
 _FOAK = _FMS + "; fms-acceleration-foak's kernels; scenarios-liger.yaml: bf16 (autocast) for every run"
+_TITAN = {"implementation": "torchtitan", "stack": "torchtitan-2024"}
+_TITANS = ("torchtitan train.py: `pred = model(…); loss = loss_fn(pred, labels); del pred`; parallelize_llama: a unit for "
+           "each layer and one for the rest")
 _GENERATES: dict[str, Any] = {"implementation": "litgpt", "kv_cache": "static"}
 _PROMPT = "litgpt generate/base.py: the cache is made for all tokens; the default prompt has about six"
 PROGRAMS: tuple[Program, ...] = (
@@ -57,6 +61,11 @@ PROGRAMS: tuple[Program, ...] = (
                                            "step": "first", "accumulation": 1},
             source="litgpt finetune/lora.py of 2023: get_batch puts the longest sample into the first micro-batch, and "
                    "no later one is as long; `logits` is still bound while its backward runs"),
+    Program(("torchtitan 9dec370",), _TITAN, source=_TITANS),
+    Program(("torchtitan 2025-01",), _TITAN, source=_TITANS),
+    Program(("stas00", "DeepSpeed"), {}, liger={"implementation": "fused", "attention": "auto"},
+            source="stas00/ml-engineering benchmark.py: use_liger_kernel, which also replaces norms, rotary positions and "
+                   "the gated activation"),
     Program(("torchtune",), reason="torchtune's own code of the model and of its loss is not built"),
     Program(("torchvision",), reason="torchvision's ViT, with nn.MultiheadAttention, is not built; and these scripts "
             "call zero_grad between forward and backward, which keeps the old gradients alive during the forward"),

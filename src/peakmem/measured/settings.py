@@ -23,15 +23,12 @@ def settings_of(row: Row) -> Settings:
         raise NotExpressed("a benchmark of one operation, no training step")
     if not training and row["kind"] != "inference":
         raise NotExpressed(f"neither training nor inference: {printable(row['kind'], 40)}")
-    one_gpu(row)
     found: Settings = {"run": "training" if training else "inference"}
-    for column in (sizes, precision, optimizer, recompute, attention, loss, adapters, gpu):
+    for column in (sharding, sizes, precision, optimizer, recompute, attention, loss, adapters, gpu, offload):
         found |= column(row)
     found |= program_of(row).settings
-    if row["offload"] not in ("", "none"):
-        raise NotExpressed(f"offload of {printable(row['offload'], 40)}: there is no such setting")
-    if row["compile"].startswith("yes"):
-        raise NotExpressed("torch.compile: which tensors a compiled step keeps is not modelled")
+    if row["fused_ce"].startswith("Liger"):
+        found |= program_of(row).liger
     if found["run"] == "inference":
         found = {name: value for name, value in found.items() if name not in TRAINING_ONLY}
     if reading_of(row) == "allocated after load":
@@ -43,18 +40,32 @@ TRAINING_ONLY = ("accumulation", "lora_dropout", "kbit_prepare", "optimizer", "o
                  "lora_rank", "lora_targets")
 
 
-def one_gpu(row: Row) -> None:
-    """Several GPUs are a later table's, but for heads divided in inference. Errors: NotExpressed."""
-    if row["kind"] == "inference" and tensor_parallel(row):
-        return
-    if row.count("n_gpus", 1) > 1 or row["sharding"] not in ("", "none"):
-        raise NotExpressed(f"several GPUs ({printable(row['sharding'] or row['n_gpus'], 40)}): not compared here yet")
+ENGINES: tuple[tuple[str, str], ...] = (
+    ("fsdp1", "FSDP1 is not built: it frees and gathers flat parameters by events of several streams"),
+    ("fsdp=", "FSDP1 is not built: it frees and gathers flat parameters by events of several streams"),
+    ("ddp", "torch's DistributedDataParallel, with its buckets, is not built"),
+    ("dp=", "Megatron's data parallelism without its distributed optimizer is not built"),
+    ("pp=", "pipeline parallelism is not built"), ("tp=", "tensor parallelism in training is not built"),
+    ("layer split", "a model split by layers over GPUs is not built"),
+)
+"""Ways to use several GPUs for which there is no setting, by what the rows call them."""
 
 
-def tensor_parallel(row: Row) -> Settings:
-    """`tp=4` and nothing else; the GPUs must be as many."""
-    found = re.fullmatch(r"tp=(\d{1,4})", row["sharding"])
-    return {"tensor_parallel": int(found[1])} if found and row.count("n_gpus", 1) == int(found[1]) else {}
+def sharding(row: Row) -> Settings:
+    """One word and how many GPUs: `fsdp2=8`, `zero3=8`; `tp=4` in inference. Errors: NotExpressed."""
+    said, gpus = row["sharding"], row.count("n_gpus", 1)
+    if said in ("", "none"):
+        if gpus > 1:
+            raise NotExpressed(f"{gpus} GPUs, and how they share the work is not said")
+        return {}
+    found = re.fullmatch(r"(fsdp2|zero1|zero2|zero3|tp)=(\d{1,5})(?: cp=1)?", said)
+    if found and int(found[2]) == gpus:
+        if found[1] == "tp" and row["kind"] == "inference":
+            return {"tensor_parallel": gpus}
+        if found[1] != "tp" and row["kind"] != "inference":
+            return {"shard": found[1], "gpus": gpus}
+    reason = next((why for word, why in ENGINES if word in said), "peakmem does not know this way to share the work")
+    raise NotExpressed(f"several GPUs ({printable(said, 40)}): {reason}")
 
 
 def sizes(row: Row) -> Settings:
@@ -68,7 +79,7 @@ def sizes(row: Row) -> Settings:
     elif still:
         found["sequence"] = 1
     if row["kind"] == "inference":
-        found |= prompt(row) | tensor_parallel(row)
+        found |= prompt(row)
     return found
 
 
@@ -86,6 +97,10 @@ def precision(row: Row) -> Settings:
     weights, compute = row["param_dtype"].lower(), row["compute_dtype"].lower()
     if any(word in weights for word in QUANTISED):
         return quantised(row)
+    if row["compile"].startswith("yes"):
+        raise NotExpressed("torch.compile: which tensors a compiled step keeps is not modelled")
+    if weights == "fp32 (sharded)" and compute.startswith("bf16 (fsdp2 mp, fp32 reduce"):
+        return {"precision": "mixed", "reduce_dtype": "fp32"}
     if "autocast" in compute:
         return {"precision": f"amp-{compute.split()[0]}"}
     name = weights.split()[0] if weights else ""
@@ -122,6 +137,9 @@ def quantised(row: Row) -> Settings:
 OPTIMIZERS: Mapping[str, Settings] = {
     "": {"optimizer": "none"}, "none": {"optimizer": "none"},
     "AdamW (fused)": {"optimizer": "adamw", "optimizer_implementation": "fused"},
+    "AdamW (fused, fp32 states)": {"optimizer": "adamw", "optimizer_implementation": "fused"},
+    "DeepSpeed CPU AdamW": {"optimizer": "adamw"},
+    "DeepSpeed AdamW (fp32 master, m, v sharded)": {"optimizer": "adamw"},
     "AdamW (fused, fp32)": {"optimizer": "adamw", "optimizer_implementation": "fused"},
     "AdamW (torch, foreach)": {"optimizer": "adamw", "optimizer_implementation": "foreach"},
     "AdamW (foreach)": {"optimizer": "adamw", "optimizer_implementation": "foreach"},
@@ -139,11 +157,24 @@ def optimizer(row: Row) -> Settings:
 
 
 def recompute(row: Row) -> Settings:
-    return {**named(row, "recompute", {"": {}, "none": {"checkpoint": "none"}, "full": {"checkpoint": "full"}})}
+    return named(row, "recompute", RECOMPUTE)
+
+
+RECOMPUTE: Mapping[str, Settings] = {
+    "": {}, "none": {"checkpoint": "none"}, "full": {"checkpoint": "full"},
+    "full (non-reentrant per block)": {"checkpoint": "full"},
+    "selective op-SAC (save every 2nd aten.mm + sdpa outputs)": {
+        "checkpoint": "selective", "checkpoint_save": ("every-second-mm", "attention")},
+}
+
+
+def offload(row: Row) -> Settings:
+    """What lies in the host's memory. Errors: NotExpressed."""
+    return named(row, "offload", {"": {}, "none": {}, "optimizer to CPU": {"offload": "optimizer"}})
 
 
 ATTENTION: tuple[tuple[str, str], ...] = (
-    ("eager", "eager"), ("flash 2", "flash-package"), ("flash (cudnn)", "cudnn"), ("flash", "flash"), ("sdpa", "auto"),
+    ("eager", "eager"), ("flash 2", "flash-package"), ("flash (fa", "flash-package"), ("flash (cudnn)", "cudnn"), ("flash", "flash"), ("sdpa", "auto"),
     ("multihead", "auto"),
 )
 

@@ -56,7 +56,7 @@ def compare(row: Row) -> Compared:
     ours = OURS[reading](ledger, settings)
     nearest = min(max(published, ours[0]), ours[1])  # a range holds what lies inside it
     return Compared(row.name, row.family, row["model"], reading, published, nearest,
-                    100 * (nearest - published) / published, counts(row), row["kind"] == "inference")
+                    100 * (nearest - published) / published, counts(row), row["kind"] == "inference", row.count("n_gpus", 1))
 
 
 def counts(row: Row) -> bool:
@@ -157,7 +157,7 @@ def thresholds(rows: list[Compared], missing: int) -> Iterable[Threshold]:
     serving = [abs(row.error) for row in rows if row.serves]
     if serving:
         yield Threshold("inference, worst", f"{SERVING:g} % or less", f"{max(serving):.2f} %", max(serving) <= SERVING)
-    reserved = [abs(row.error) for row in rows if row.reading == "reserved"]
+    reserved = [abs(row.error) for row in rows if row.reading == "reserved" and row.gpus == 1]
     if reserved:
         yield Threshold("reserved, worst", f"{RESERVED:g} % or less", f"{max(reserved):.1f} %",
                         max(reserved) <= RESERVED)

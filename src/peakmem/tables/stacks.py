@@ -10,6 +10,8 @@ packed_inputs_kept bitsandbytes' 4-bit layers keep their input
 always_dequantised … and dequantise the matrix for any number of rows
 heads_copied       OPT copies queries, keys and values head by head; eager scores are kept before the floor
 fused_kernels      norms and rotary positions in one kernel each, gradients written where the incoming ones lie
+composite_norms    nn.RMSNorm runs as a composite in fp32 (torch before 2.9)
+repeated_heads     torchtitan copies keys and values for every query head
 float_rotary       GPT-NeoX turns queries and keys in fp32; its layers have a mask and rotary tables of their own
 """
 
@@ -46,6 +48,9 @@ STACKS: Mapping[str, Stack] = {row.name: row for row in (
           "transformers 4.46.3 loss/loss_utils.py, ForCausalLMLoss; models/opt/modeling_opt.py, OPTAttention"),
     Stack("transformers-4.45", "logits made fp32 by the model, then shifted by a copy", _FLOAT,
           "transformers 4.45.2 models/llama/modeling_llama.py, LlamaForCausalLM.forward"),
+    Stack("torchtitan-2024", "torchtitan of December 2024: norms written out in fp32, keys and values repeated",
+          frozenset({"composite_norms", "repeated_heads"}),
+          "torch 2.6 aten/src/ATen/native/layer_norm.cpp, rms_norm; torchtitan 9dec370 models/llama/model.py, repeat_kv"),
     Stack("foak-4.48", "as transformers-4.48, with Unsloth's norms and rotary positions", _SHIFT | {"fused_kernels"},
           "fms-acceleration-foak 0.7.4 kernels/unsloth/rms_layernorm.py and rope_embedding.py"),
     Stack("foak-4.45", "as transformers-4.45, with Unsloth's norms and rotary positions", _FLOAT | {"fused_kernels"},
