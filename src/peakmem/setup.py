@@ -102,8 +102,8 @@ class Setup:
 
     weights: str = setting("auto", "how linear weights are stored; auto: as the file says, else by --precision",
                            choices=WEIGHTS, group="quantised weights")
-    kbit_prepare: str = setting("no", "prepare_model_for_kbit_training: what is not packed becomes fp32; trl: embeddings "
-                                "and head are 16-bit again, as TRL up to 0.19 does it under bf16",
+    kbit_prepare: str = setting("no", "prepare_model_for_kbit_training: what is not packed becomes fp32; trl: "
+                                "embeddings and head are 16-bit again, as TRL up to 0.19 does it under bf16",
                                 choices=("no", "yes", "trl"), group="quantised weights")
 
     logits: str = setting("last", "of which prompt positions logits are made", group="inference",

@@ -137,8 +137,8 @@ def check_parts(m: Structure) -> None:
     linear = [row.name.rpartition(".")[0] for row in rows if row.module in LINEAR]
     stacked = [name for name in OLD_NAMES if any(row.module == "adapter" for row in rows) and adapts(m, name)]
     if stacked and m.drops("adapter"):
-        raise Impossible(f"--lora-dropout: peft has none for adapters on {', '.join(stacked)}, which are parameters, not "
-                         "linear layers")
+        raise Impossible(f"--lora-dropout: peft has none for adapters on {', '.join(stacked)}, which are parameters, "
+                         "not linear layers")
     for pattern in m.lora:
         if words and pattern not in words:
             raise Impossible(f"--lora-targets {printable(pattern)}: --implementation {m.implementation} adapts "

@@ -8,7 +8,17 @@ from peakmem.estimate.inplace import add_into
 from peakmem.estimate.layout import Dims, flat, is_contiguous, squeezed, viewable
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import (
-    add, autocast, autocast_fp32, cast, dropout, mean_last, mul, rsqrt, scale, shift, square,
+    add,
+    autocast,
+    autocast_fp32,
+    cast,
+    dropout,
+    mean_last,
+    mul,
+    rsqrt,
+    scale,
+    shift,
+    square,
 )
 from peakmem.estimate.packed import Packed, cloned, packed_product, with_adapter
 from peakmem.estimate.scratch import embedding_backward

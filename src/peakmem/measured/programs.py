@@ -27,12 +27,12 @@ class Program:
 
 
 _TRAINER = {"clip": True, "lora_dropout": 0.1}
-_FMS = ("fms-acceleration scripts/benchmarks: TRL's SFTTrainer, max_grad_norm 1.0; scenarios.yaml: lora_dropout 0.1, and "
-        "bf16 or fp16 (autocast) wherever the base is quantised")
+_FMS = ("fms-acceleration scripts/benchmarks: TRL's SFTTrainer, max_grad_norm 1.0; scenarios.yaml: lora_dropout 0.1, "
+        "and bf16 or fp16 (autocast) wherever the base is quantised")
 _FOAK = _FMS + "; fms-acceleration-foak's kernels; scenarios-liger.yaml: bf16 (autocast) for every run"
 _TITAN = {"implementation": "torchtitan", "stack": "torchtitan-2024"}
-_TITANS = ("torchtitan train.py: `pred = model(…); loss = loss_fn(pred, labels); del pred`; parallelize_llama: a unit for "
-           "each layer and one for the rest")
+_TITANS = ("torchtitan train.py: `pred = model(…); loss = loss_fn(pred, labels); del pred`; parallelize_llama: a unit "
+           "for each layer and one for the rest")
 _GENERATES: dict[str, Any] = {"implementation": "litgpt", "kv_cache": "static"}
 _PROMPT = "litgpt generate/base.py: the cache is made for all tokens; the default prompt has about six"
 PROGRAMS: tuple[Program, ...] = (
@@ -64,16 +64,16 @@ PROGRAMS: tuple[Program, ...] = (
     Program(("torchtitan 9dec370",), _TITAN, source=_TITANS),
     Program(("torchtitan 2025-01",), _TITAN, source=_TITANS),
     Program(("stas00", "DeepSpeed"), {}, liger={"implementation": "fused", "attention": "auto"},
-            source="stas00/ml-engineering benchmark.py: use_liger_kernel, which also replaces norms, rotary positions and "
-                   "the gated activation"),
+            source="stas00/ml-engineering benchmark.py: use_liger_kernel, which also replaces norms, rotary positions "
+                   "and the gated activation"),
     Program(("torchtune",), reason="torchtune's own code of the model and of its loss is not built"),
     Program(("torchvision",), reason="torchvision's ViT, with nn.MultiheadAttention, is not built; and these scripts "
             "call zero_grad between forward and backward, which keeps the old gradients alive during the forward"),
     Program(("timm",), reason="timm's ViT is not built, and the whole model was compiled"),
     Program(("transformers 4.51", "Qwen3"), reading="allocated at the end",
-            source="QwenLM/Qwen3 speed_benchmark: every figure is weights and cache after the last token and one cuBLAS "
-                   "workspace to within 16 MiB, whatever the prompt: neither a prefill's tensors nor the copies of "
-                   "torch.cat are in it. The authors' figures for Qwen2.5 are peaks"),
+            source="QwenLM/Qwen3 speed_benchmark: every figure is weights and cache after the last token and one "
+                   "cuBLAS workspace to within 16 MiB, whatever the prompt: neither a prefill's tensors nor the "
+                   "copies of torch.cat are in it. The authors' figures for Qwen2.5 are peaks"),
     Program(("vLLM",), {}),
     Program(("llm.c",), reason="llm.c's buffers are laid out by hand: no PyTorch runs"),
 )

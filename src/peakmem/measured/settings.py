@@ -11,9 +11,10 @@ from peakmem.measured.programs import program_of
 from peakmem.measured.rows import NotExpressed, Row
 from peakmem.measured.units import reading_of
 from peakmem.tables.gpus import find_gpu
+from peakmem.tables.optimizers import find_optimizer
 
 Settings = dict[str, Any]
-QUANTISED = ("nf4", "int4", "gptq", "awq", "fp8", "int8")
+QUANTISED = ("nf4", "fp4", "int4", "gptq", "awq", "fp8", "int8")
 
 
 def settings_of(row: Row) -> Settings:
@@ -36,8 +37,8 @@ def settings_of(row: Row) -> Settings:
     return found
 
 
-TRAINING_ONLY = ("accumulation", "lora_dropout", "kbit_prepare", "optimizer", "optimizer_implementation", "checkpoint", "loss", "outputs", "clip",
-                 "lora_rank", "lora_targets")
+TRAINING_ONLY = ("accumulation", "optimizer", "optimizer_implementation", "checkpoint", "loss", "outputs", "clip",
+                 "lora_rank", "lora_targets", "lora_dropout", "kbit_prepare")
 
 
 ENGINES: tuple[tuple[str, str], ...] = (
@@ -101,11 +102,20 @@ def precision(row: Row) -> Settings:
         raise NotExpressed("torch.compile: which tensors a compiled step keeps is not modelled")
     if weights == "fp32 (sharded)" and compute.startswith("bf16 (fsdp2 mp, fp32 reduce"):
         return {"precision": "mixed", "reduce_dtype": "fp32"}
-    if "autocast" in compute:
-        return {"precision": f"amp-{compute.split()[0]}"}
     name = weights.split()[0] if weights else ""
+    if "autocast" in compute:
+        low = compute.split()[0]
+        return {"precision": f"amp-{low}", **({"weights": name} if name == low else {})}
     if name not in ("bf16", "fp16", "fp32"):
         raise NotExpressed(f"dtype of the weights: {printable(row['param_dtype'] or 'not given', 40)}")
+    computes = re.match(r"(fp32|bf16|fp16)\b", compute)
+    if compute and (computes is None or computes[1] != name):
+        said = printable(row["compute_dtype"], 40)
+        raise NotExpressed(f"weights in {name} that compute in {said}: no setting says so")
+    if "main" in weights and name == "bf16":
+        return {"precision": "megatron"}
+    if "main" in weights:
+        raise NotExpressed(f"Megatron's gradients and states over {name} weights: --precision megatron is bf16")
     if "master" in weights:
         return {"precision": "mixed"}
     if program_of(row).autocast == "all" and name != "fp32":
@@ -113,15 +123,18 @@ def precision(row: Row) -> Settings:
     return {"precision": name}
 
 
-STORED = (("nf4", "double", "nf4-double"), ("nf4", "", "nf4"), ("gptq", "", "gptq"), ("awq", "", "awq"),
-          ("fp8", "", "fp8"))
-"""Words of a row, and what --weights calls it."""
+STORED = (("mxfp4", "", "mxfp4"), ("nvfp4", "", "nvfp4"), *((f"{bits}", again, f"{bits}-double")
+          for bits in ("nf4", "fp4") for again in ("double", "nested")), ("nf4", "", "nf4"), ("fp4", "", "fp4"),
+          ("gptq", "", "gptq"), ("awq", "", "awq"), ("fp8", "", "fp8"), ("bnb int8", "", "int8"),
+          ("llm.int8", "", "int8"))
+"""Words of a row, and what --weights calls it; the first that fits."""
 
 
 def quantised(row: Row) -> Settings:
     """A base of few bits; what is not packed is in the dtype that is computed in. Errors: NotExpressed."""
-    text = f"{row['param_dtype']} {row['lora']}".lower()
-    found = next((ours for one, two, ours in STORED if one in text and two in text), "")
+    weights, text = row["param_dtype"].lower(), f"{row['param_dtype']} {row['lora']}".lower()
+    found = next((ours for one, two, ours in STORED if one in weights and two in text), "")
+    found = found or next((ours for one, two, ours in STORED if one in text and two in text), "")
     if not found:
         raise NotExpressed(f"a quantised base ({printable(row['param_dtype'], 40)}) that --weights does not have")
     compute = re.split(r"[/ -]", row["compute_dtype"].lower())[0] or "bf16"
@@ -134,26 +147,31 @@ def quantised(row: Row) -> Settings:
             "kbit_prepare": program.kbit if prepared else "no"}
 
 
-OPTIMIZERS: Mapping[str, Settings] = {
-    "": {"optimizer": "none"}, "none": {"optimizer": "none"},
-    "AdamW (fused)": {"optimizer": "adamw", "optimizer_implementation": "fused"},
-    "AdamW (fused, fp32 states)": {"optimizer": "adamw", "optimizer_implementation": "fused"},
-    "DeepSpeed CPU AdamW": {"optimizer": "adamw"},
-    "DeepSpeed AdamW (fp32 master, m, v sharded)": {"optimizer": "adamw"},
-    "AdamW (fused, fp32)": {"optimizer": "adamw", "optimizer_implementation": "fused"},
-    "AdamW (torch, foreach)": {"optimizer": "adamw", "optimizer_implementation": "foreach"},
-    "AdamW (foreach)": {"optimizer": "adamw", "optimizer_implementation": "foreach"},
-    "Adam (foreach)": {"optimizer": "adam", "optimizer_implementation": "foreach"},
-    "AdamW (adapters only)": {"optimizer": "adamw"}, "AdamW (adapters)": {"optimizer": "adamw"},
-    "AdamW (bf16 states)": {"optimizer": "adamw"}, "AdamW": {"optimizer": "adamw"}, "Adam": {"optimizer": "adam"},
-    "Adam (bf16 states)": {"optimizer": "adam"},
-    "torchao AdamW8bit": {"optimizer": "adamw-8bit"}, "bnb Adam8bit": {"optimizer": "adamw-8bit"},
-    "SGD": {"optimizer": "sgd"},
-}
+OPTIMIZERS: Mapping[str, str] = {"sgd momentum": "momentum", "8-bit adamw": "adamw-8bit", "adamw8bit": "adamw-8bit",
+                                 "adam8bit": "adamw-8bit", "adamw4bit": "adamw-4bit"}
+"""How rows write what --optimizer calls otherwise, without whose it is: `bnb `, `torchao `, `DeepSpeed CPU `."""
+REMARKS = {"torch", "adapters", "adapters only", "bf16 states", "fp32 states", "fp32", "fp32 master", "m", "v sharded",
+           "fp32 m", "v"}
+"""In brackets, and said by other columns as well."""
+WAYS = ("fused", "foreach", "loop")
 
 
 def optimizer(row: Row) -> Settings:
-    return {**named(row, "optimizer", OPTIMIZERS)}
+    """`AdamW (torch, foreach)`: its name, how it runs, and remarks. Errors: NotExpressed."""
+    said = row["optimizer"]
+    if not said:
+        return {"optimizer": "none"}
+    parts = re.fullmatch(r"(?:torch |torchao |bnb |DeepSpeed |CPU )*([\w -]+?)(?: \(([\w ,-]+)\))?", said)
+    words = [word.strip() for word in (parts[2] or "").split(",") if word.strip()] if parts else []
+    name = parts[1].lower() if parts else ""
+    try:
+        name = find_optimizer(OPTIMIZERS.get(name, name)).name
+    except PeakmemError:
+        name = ""
+    if not name or set(words) - REMARKS - set(WAYS):
+        raise NotExpressed(f"optimizer: {printable(said, 60)}: no setting says so")
+    ways = [word for word in words if word in WAYS]
+    return {"optimizer": name, **({"optimizer_implementation": ways[0]} if ways else {})}
 
 
 def recompute(row: Row) -> Settings:
@@ -174,7 +192,8 @@ def offload(row: Row) -> Settings:
 
 
 ATTENTION: tuple[tuple[str, str], ...] = (
-    ("eager", "eager"), ("flash 2", "flash-package"), ("flash (fa", "flash-package"), ("flash (cudnn)", "cudnn"), ("flash", "flash"), ("sdpa", "auto"),
+    ("eager", "eager"), ("flash 2", "flash-package"), ("flash (fa", "flash-package"),
+    ("flash (cudnn)", "cudnn"), ("flash", "flash"), ("sdpa", "auto"),
     ("multihead", "auto"),
 )
 
@@ -206,18 +225,21 @@ def adapters(row: Row) -> Settings:
     text = row["lora"].partition(";")[0]
     if not text:
         return {}
-    found = re.fullmatch(r"r=(\d{1,6}) ([\w,]+)", text)
+    found = re.fullmatch(r"r=(\d{1,6}) ([\w,-]+)", text)
     if not found:
         raise NotExpressed(f"adapters: {printable(row['lora'], 40)}")
     words = [word.removesuffix("_proj") for word in found[2].split(",")]
-    known = {"q", "k", "v", "o", "gate", "up", "down", "mlp", "head"}
-    if set(words) - known:
-        raise NotExpressed(f"adapters on {printable(found[2], 40)}")
+    rank = {"lora_rank": int(found[1])}
     if program_of(row).settings.get("implementation") == "litgpt":
-        return {"lora_rank": int(found[1]), "lora_targets": tuple(LITGPT[word] for word in words)}
-    return {"lora_rank": int(found[1]), "lora_targets": tuple(f"{word}_proj" for word in words)}
+        if set(words) - set(LITGPT):
+            raise NotExpressed(f"adapters on {printable(found[2], 40)}")
+        return {**rank, "lora_targets": tuple(LITGPT[word] for word in words)}
+    if words == ["all-linear"]:
+        return {**rank, "lora_targets": ("all-linear",)}
+    return {**rank, "lora_targets": tuple(f"{word}_proj" if word in PROJECTIONS else word for word in words)}
 
 
+PROJECTIONS = {"q", "k", "v", "o", "gate", "up", "down"}
 LITGPT = {"q": "query", "k": "key", "v": "value", "o": "projection", "mlp": "mlp", "head": "head"}
 """LitGPT's own words for what it adapts."""
 

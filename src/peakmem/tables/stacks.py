@@ -50,7 +50,7 @@ STACKS: Mapping[str, Stack] = {row.name: row for row in (
           "transformers 4.45.2 models/llama/modeling_llama.py, LlamaForCausalLM.forward"),
     Stack("torchtitan-2024", "torchtitan of December 2024: norms written out in fp32, keys and values repeated",
           frozenset({"composite_norms", "repeated_heads"}),
-          "torch 2.6 aten/src/ATen/native/layer_norm.cpp, rms_norm; torchtitan 9dec370 models/llama/model.py, repeat_kv"),
+          "torch 2.6 native/layer_norm.cpp, rms_norm; torchtitan 9dec370 models/llama/model.py, repeat_kv"),
     Stack("foak-4.48", "as transformers-4.48, with Unsloth's norms and rotary positions", _SHIFT | {"fused_kernels"},
           "fms-acceleration-foak 0.7.4 kernels/unsloth/rms_layernorm.py and rope_embedding.py"),
     Stack("foak-4.45", "as transformers-4.45, with Unsloth's norms and rotary positions", _FLOAT | {"fused_kernels"},
