@@ -32,6 +32,7 @@ LLAMA: dict[str, Any] = {
     dict(weights="fp4", kbit_prepare=True),
     dict(weights="nf4-double", kbit_prepare=True, checkpoint="full"),
     dict(weights="nf4-double", precision="amp-bf16"),
+    dict(weights="nf4-double", precision="amp-bf16", kbit_prepare="trl", checkpoint="full"),
     dict(weights="nf4-double", precision="amp-bf16", kbit_prepare=True, checkpoint="full"),
 ], ids=lambda given: "-".join(str(value) for value in given.values()))
 def test_a_step_on_4_bit_weights_equals_the_real_layers(given: dict[str, Any]) -> None:

@@ -29,8 +29,9 @@ def traced(config: Mapping[str, Any], setup: Setup, wrap: Callable[[Any], Any]) 
     device = fake_gpu.set_up(fallback=False).device
     dtype, autocast = DTYPES[setup.precision]
     stored = stored_of(from_config(dict(config)), setup)
-    dtype = autocast if stored and autocast else dtype
-    lora = {"r": setup.lora_rank, "alpha": 2 * setup.lora_rank} if setup.lora_rank else None
+    dtype = autocast if autocast and (stored or setup.weights == "bf16") else dtype
+    lora = {"r": setup.lora_rank, "alpha": 2 * setup.lora_rank, "dropout": max(setup.lora_dropout, 0.0)} \
+        if setup.lora_rank else None
     attention = "sdpa" if setup.attention == "auto" else setup.attention
     built = hf.build(dict(config), "causal", dtype, attention, lora, setup.checkpoint == "full", stored=stored)
     module = wrap(built).train()

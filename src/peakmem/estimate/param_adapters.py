@@ -13,7 +13,7 @@ from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, autocast, cast, scale
 from peakmem.estimate.shapes import swap, view
 from peakmem.estimate.structure import Structure
-from peakmem.estimate.tape import Parameter, Tensor
+from peakmem.estimate.tape import Parameter, Tensor, current
 from peakmem.estimate.weights import has, weight
 
 OLD_NAMES = {
@@ -49,10 +49,32 @@ class Factors(NamedTuple):
         return n.output(out)
 
 
-def expert_factors(wrapper: str, base: str, left: str, left_seen: str, right: str) -> Factors:
-    """_activate_lora on 3-D weights. left: B as (out, rank, E); left_seen: as (E, out, rank); right: A by expert."""
+class Sum(NamedTuple):
+    """What a wrapper of a single expert holds: W, and scaling·B·A in W's dtype."""
+
+    base: Parameter
+    delta: Tensor
+
+    def folded(self) -> Tensor:
+        """W + delta."""
+        return add(self.base, self.delta, "weight with adapter")
+
+
+Wrapped = Factors | Sum
+"""What lies behind a parametrization while its module runs."""
+
+
+def expert_factors(wrapper: str, base: str, left: str, left_seen: str, right: str) -> Wrapped:
+    """_activate_lora on 3-D weights. left: B as (out, rank, E); left_seen: as (E, out, rank); right: A by expert.
+
+    A single expert is taken for a linear layer (get_delta_weight).
+    """
     w = weight(base)
     a, b = weight(f"{wrapper}lora_A.default.weight"), weight(f"{wrapper}lora_B.default.weight")
+    if "E" in current().ones:
+        alone = Sum(w, cast(scale(low_rank(b, a)), w.dtype))
+        alone.folded()
+        return alone
     weight_a = view(a, right)
     weight_b = swap(view(b, left), left_seen)
     made = Factors(w, cast(weight_b, w.dtype, "adapter's B"), cast(weight_a, w.dtype, "adapter's A"))
@@ -60,14 +82,14 @@ def expert_factors(wrapper: str, base: str, left: str, left_seen: str, right: st
     return made
 
 
-def adapted_weights(m: Structure) -> tuple[Factors | Parameter, Factors | Parameter]:
+def adapted_weights(m: Structure) -> tuple[Wrapped | Parameter, Wrapped | Parameter]:
     """The experts' two parameters, or what their wrappers hold; the wrapper of down_proj is the outer one."""
     if has("gate_up_proj"):
         return weight("gate_up_proj"), weight("down_proj")
     wrapped = adapts(m, "gate_up_proj"), adapts(m, "down_proj")
     inner = "base_layer." * sum(wrapped)
-    down: Factors | Parameter
-    gate_up: Factors | Parameter
+    down: Wrapped | Parameter
+    gate_up: Wrapped | Parameter
     if wrapped[1]:
         down = expert_factors("", f"{inner}down_proj", "h r E", "E h r", "E r x")
     else:

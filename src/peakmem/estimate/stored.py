@@ -82,8 +82,9 @@ def refuse(scheme: Scheme, m: Structure, model: Model, setup: Setup) -> None:
     if scheme.experts and model.experts:
         raise Impossible(f"{name}: its experts' backward is not known; take nf4, which leaves experts alone")
     if m.shard == "zero3" or setup.shard == "zero3" or setup.offload not in ("none", "optimizer"):
-        raise Impossible(f"{name} with --shard zero3 or offloaded weights: packed weights are not partitioned; take "
-                         "zero2 or fsdp2, where every GPU holds them whole")
+        raise Impossible(f"{name} with --shard zero3 or offloaded weights: DeepSpeed divides packed weights only where "
+                         "they are stored as 16-bit numbers (bnb_4bit_quant_storage), which peakmem does not count; "
+                         "with zero2 or fsdp2 every GPU holds them whole")
 
 
 def check_kept(m: Structure, model: Model) -> None:
