@@ -44,7 +44,7 @@ TRAINING_ONLY = ("accumulation", "optimizer", "optimizer_implementation", "check
 ENGINES: tuple[tuple[str, str], ...] = (
     ("fsdp1", "FSDP1 is not built: it frees and gathers flat parameters by events of several streams"),
     ("fsdp=", "FSDP1 is not built: it frees and gathers flat parameters by events of several streams"),
-    ("ddp", "torch's DistributedDataParallel, with its buckets, is not built"),
+    ("no-shard", "FSDP1 without sharding is not built"),
     ("dp=", "Megatron's data parallelism without its distributed optimizer is not built"),
     ("pp=", "pipeline parallelism is not built"), ("tp=", "tensor parallelism in training is not built"),
     ("layer split", "a model split by layers over GPUs is not built"),
@@ -59,7 +59,7 @@ def sharding(row: Row) -> Settings:
         if gpus > 1:
             raise NotExpressed(f"{gpus} GPUs, and how they share the work is not said")
         return {}
-    found = re.fullmatch(r"(fsdp2|zero1|zero2|zero3|tp)=(\d{1,5})(?: cp=1)?", said)
+    found = re.fullmatch(r"(ddp|fsdp2|zero1|zero2|zero3|tp)=(\d{1,5})(?: cp=1)?", said)
     if found and int(found[2]) == gpus:
         if found[1] == "tp" and row["kind"] == "inference":
             return {"tensor_parallel": gpus}

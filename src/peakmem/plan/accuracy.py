@@ -56,7 +56,8 @@ def compare(row: Row) -> Compared:
     ours = OURS[reading](ledger, settings)
     nearest = min(max(published, ours[0]), ours[1])  # a range holds what lies inside it
     return Compared(row.name, row.family, row["model"], reading, published, nearest,
-                    100 * (nearest - published) / published, counts(row), row["kind"] == "inference", row.count("n_gpus", 1))
+                    100 * (nearest - published) / published, counts(row), row["kind"] == "inference",
+                    row.count("n_gpus", 1))
 
 
 def counts(row: Row) -> bool:

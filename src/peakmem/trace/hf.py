@@ -39,7 +39,7 @@ def build(
     Building on meta and moving once keeps tied parameters tied and costs no memory; random initialisation under
     ``FakeTensorMode`` may loop for ever (``trunc_normal_``). `selective`: operations, written ``aten.mm.default``,
     whose outputs checkpointing keeps instead of running them again. `dropout`: every probability of the configuration.
-    `stored`: how bitsandbytes packs linear weights: ``scheme``, modules ``kept``, and whether the rest is ``prepared``.
+    `stored`: how bitsandbytes packs linear weights: ``scheme``, modules ``kept``, how the rest is ``prepared``.
     """
     import transformers
 
@@ -55,8 +55,8 @@ def build(
         model: Any = auto.from_config(settings, dtype=dtype, attn_implementation=attention)
         if stored is not None:
             bits.quantise(model, stored["scheme"], stored["kept"])
-            if stored["prepared"]:
-                model = _prepared(model)
+            if stored["prepared"] != "no":
+                model = _prepared(model, stored["prepared"] == "trl")
         if lora is not None:
             model = _with_lora(model, lora, task)
     if checkpointing:
@@ -87,11 +87,17 @@ def _with_lora(model: torch.nn.Module, lora: Mapping[str, Any], task: str) -> to
     return peft.get_peft_model(model, config)
 
 
-def _prepared(model: torch.nn.Module) -> torch.nn.Module:
+def _prepared(model: torch.nn.Module, lowered: bool) -> torch.nn.Module:
+    """Raise what is not packed to fp32. `lowered`: as TRL does it, embeddings and head are 16-bit again afterwards."""
     import peft
 
+    dtypes = {name: parameter.dtype for name, parameter in model.named_parameters()}
     prepare: Any = peft.prepare_model_for_kbit_training
-    return cast(torch.nn.Module, prepare(model, use_gradient_checkpointing=False))
+    prepared = cast(torch.nn.Module, prepare(model, use_gradient_checkpointing=False))
+    for name, parameter in prepared.named_parameters():
+        if lowered and ("embed_tokens" in name or "lm_head" in name or "wte" in name or "wpe" in name):
+            parameter.data = parameter.data.to(dtypes[name])
+    return prepared
 
 
 def layers_of(model: torch.nn.Module) -> list[torch.nn.Module]:

@@ -138,7 +138,7 @@ def setting_of(config: Mapping[str, Any], model: Model, setup: Setup) -> dict[st
     dtype, autocast = DTYPE[setup.precision]
     sharded = setup.shard == "fsdp2"
     stored = stored_of(model, setup)
-    if stored is not None and autocast:
+    if autocast and (stored is not None or loaded_low(setup)):
         dtype = autocast  # what is not packed is loaded in 16 bits, as transformers does
     eager = setup.attention == "eager" or ("eager_only" in model.switches and setup.attention == "auto")
     setting: dict[str, Any] = {
@@ -178,6 +178,11 @@ def _kept(setup: Setup) -> list[str] | None:
     return [name for word in setup.checkpoint_save for name in KEPT[word]]
 
 
+def loaded_low(setup: Setup) -> bool:
+    """Return whether weights are loaded in the dtype that autocast computes in: --precision amp-bf16 --weights bf16."""
+    return setup.precision == f"amp-{setup.weights}"
+
+
 def stored_of(model: Model, setup: Setup) -> dict[str, Any] | None:
     """Return how linear weights are packed, by --weights or by the model's file. Raises `Impossible`."""
     scheme = setup.weights
@@ -185,10 +190,10 @@ def stored_of(model: Model, setup: Setup) -> dict[str, Any] | None:
     if model.stored and scheme in ("auto", model.stored[0]) and setup.lora_rank:
         scheme, kept = model.stored[0], tuple(pattern for pattern, _ in model.stored[3])
     if scheme == "auto" or scheme not in PACKED:
-        if scheme != "auto":
+        if scheme != "auto" and not loaded_low(setup):
             raise Impossible(f"trace has no weights in {scheme}, as the file says; give --weights "
                              f"{' or '.join(PACKED)}, or see peakmem estimate")
-        if setup.kbit_prepare:
+        if setup.kbit_prepare != "no":
             raise Impossible(f"--kbit-prepare is about training on packed weights: give --weights {PACKED[0]}")
         return None
     if not setup.lora_rank:
