@@ -99,7 +99,7 @@ def refuse(setup: Setup) -> None:
     """Raise `Impossible` for a setting that a trace cannot do."""
     for name, possible in ONLY.items():
         value = getattr(setup, name)
-        if value not in possible:
+        if value not in possible and not (name == "weights" and loaded_low(setup)):
             flag = "--" + name.replace("_", "-")
             raise Impossible(f"trace has no {flag} {value}; it has {' and '.join(possible)}. See: peakmem estimate")
     for name, row in FIELDS.items():
