@@ -13,8 +13,9 @@ from collections.abc import Iterator
 
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, lm_head, rms_norm
 from peakmem.architectures.llama import block_rows
-from peakmem.estimate.attention import attend, repeat_heads
+from peakmem.estimate.attention import attend
 from peakmem.estimate.fused import fused_rms, rotary_prefix, rotate_complex, swiglu
+from peakmem.estimate.grouped_heads import repeat_heads
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.norms import rms_cast_last
 from peakmem.estimate.ops import activation

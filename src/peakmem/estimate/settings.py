@@ -295,8 +295,7 @@ def dropouts_of(model: Model, setup: Setup) -> frozenset[str]:
     given = {"attention": model.attention_dropout, "hidden": model.hidden_dropout, "embedding": model.embedding_dropout}
     if setup.run == "inference":
         return frozenset()
-    if setup.dropout >= 0:
-        given = dict.fromkeys(given, setup.dropout)
+    given = given if setup.dropout < 0 else dict.fromkeys(given, setup.dropout)
     default = 0.05 if setup.implementation == "litgpt" else 0.0
     given["adapter"] = default if setup.lora_dropout < 0 else setup.lora_dropout
     return frozenset(kind for kind, p in given.items() if p > 0)

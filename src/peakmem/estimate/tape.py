@@ -183,8 +183,7 @@ class Tape:
         self.fold = ""  # how often the current stretch is repeated, as a letter
         self.kind = "temporary"
         self.grad_enabled = True
-        self.adapter_drops = False  # a dropout runs before each adapter
-        self.fused_kernels = False  # norms and rotary positions are kernels that write over their gradients
+        self.adapter_drops = self.fused_kernels = False  # dropout before adapters; norms write over their gradients
         self.in_graph: list[Tensor] = []  # what nodes keep as attributes: outputs.py
         self.keeps_packed_inputs = self.dequantises_always = False  # bitsandbytes up to 0.42
         self.drops_gradients = False  # each is added to a resident buffer when it arrives
