@@ -9,7 +9,12 @@ import pytest
 import torch
 from steps import LLAMA, setting
 
+from peakmem import Setup, estimate
+from peakmem.ledger_json import from_json
+from peakmem.readers.hf_config import from_config
+from peakmem.trace.models import as_json
 from peakmem.trace.process import Worker
+from peakmem.trace.settings import setting_of
 
 HIDDEN, INTERMEDIATE, VOCABULARY, LAYERS = 128, 344, 1000, 3
 
@@ -53,3 +58,32 @@ def test_without_synchronisation_gradients_stay_whole(worker: Worker) -> None:
     every = worker.call(sharded, 8, accumulation=2)["bytes"]["micro_batches"][0]
     last = worker.call(sharded, 8, accumulation=2, sync="last")["bytes"]["micro_batches"][0]
     assert last["after_backward"] > every["after_backward"] + 4 * 2 * VOCABULARY * HIDDEN
+
+
+@pytest.mark.parametrize("gpus", [8, 64])
+def test_a_rank_equals_the_estimates_communication_included(worker: Worker, gpus: int) -> None:
+    config = LLAMA | {"num_hidden_layers": 3}
+    setup = Setup.of(precision="mixed", shard="fsdp2", gpus=gpus, sequence=40, batch=2)
+    model = from_config(config)
+    ours = from_json(worker.call(as_json, setting_of(config, model, setup), {}, ()))
+    theirs = estimate(model, setup)
+    assert ours.phases == theirs.phases
+    assert dict(ours.peak.by_kind) == dict(theirs.peak.by_kind) and ours.peak.by_kind["communication"] > 0
+
+
+def streams(gpus: int) -> set[tuple[str, bool]]:
+    """What lies on which stream: (kind, whether it is the first stream)."""
+    from peakmem.trace import record, sharded
+    from peakmem.trace.classify import classify
+
+    of = {"gpus": gpus, "compute": "bf16", "reduce": "fp32", "reshard_after_forward": True, "sync": "every"}
+    made = setting(LLAMA, dtype="fp32", **of)
+    tracer, _, _ = sharded.traced(made, record.model_of(made))
+    classify(tracer)
+    return {(block.kind, block.stream == 0) for block, _ in tracer.events}
+
+
+def test_gathers_and_reduced_gradients_lie_on_streams_of_their_own(worker: Worker) -> None:
+    found = worker.call(streams, 8)
+    assert {("communication", False), ("communication", True), ("gradient", False), ("saved", True)} <= found
+    assert not {("saved", False), ("parameter", False), ("gradient", True)} & found

@@ -91,3 +91,14 @@ def test_an_operation_of_its_own_is_traced_and_its_scratch_not_known(worker: Wor
 def test_what_a_file_does_at_its_start_is_told(worker: Worker, name: str, told: str) -> None:
     with pytest.raises(Exception, match=told):
         traced(worker, name)
+
+
+def test_attention_taken_by_its_name_is_the_gpus(worker: Worker) -> None:
+    assert any(note.endswith("flash 1 times in one step") for note in traced(worker, "attends").notes)
+
+
+def test_each_stream_has_memory_of_its_own(worker: Worker) -> None:
+    two, one = traced(worker, "aside"), traced(worker, "together")
+    assert two.phases == one.phases and two.totals.tensors == one.totals.tensors
+    # 4 MiB made elsewhere take a large segment that the other stream's large blocks do not use.
+    assert two.totals.reserved == one.totals.reserved + (20 << 20)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 
 
 def perceptron() -> Any:
@@ -269,3 +270,49 @@ class Gated(nn.Module):
 def gated() -> Any:
     """A module with an operation of torch's that cannot be followed."""
     return Gated(), torch.empty(2, 4)
+
+
+class Attends(nn.Module):
+    """Has taken attention by its name, and chooses its device as scripts do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(64, 192, dtype=torch.bfloat16)
+        self.to("cuda" if torch.cuda.is_available() else "cpu")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a scalar."""
+        q, k, v = self.inner(x).unflatten(-1, (3, 4, 16)).permute(2, 0, 3, 1, 4)
+        return scaled_dot_product_attention(q, k, v).sum()
+
+
+def attends() -> Any:
+    """A module that a flash kernel runs."""
+    return Attends(), torch.empty(2, 256, 64, dtype=torch.bfloat16)
+
+
+class Aside(nn.Module):
+    """Makes a tensor on another stream."""
+
+    def __init__(self, stream: bool) -> None:
+        super().__init__()
+        self.inner, self.stream = nn.Linear(64, 64), stream
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a scalar."""
+        y = self.inner(x)
+        side = torch.cuda.Stream() if self.stream else torch.cuda.current_stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            z = torch.empty(1 << 20, device=x.device)
+        return y.sum() + z.sum()
+
+
+def aside() -> Any:
+    """Two streams."""
+    return Aside(True), torch.empty(2, 64)
+
+
+def together() -> Any:
+    """One stream."""
+    return Aside(False), torch.empty(2, 64)

@@ -23,6 +23,7 @@ KIND_OF = {
     "held": "temporary",  # between forward and backward: activations, see `_held_as_activations`
     "recomputed": "activations",
     "input": "temporary",
+    "communication": "communication",
     "temporary": "temporary",
 }
 WHY = {
@@ -36,6 +37,7 @@ WHY = {
     "saved": "some backward node needs it",
     "held": "alive after the forward, though no backward node saved it",
     "recomputed": "made by the second run of a checkpointed layer",
+    "communication": "what collectives read from or write to",
     "temporary": "no node needs it longer",
 }
 

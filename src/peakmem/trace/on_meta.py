@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 _cuda = torch.Tensor.cuda
 
 
-class OnMeta(TorchFunctionMode):  # type: ignore[no-untyped-call]
+class OnMeta(TorchFunctionMode):
     """Lets ``device="cuda"``, ``.to("cuda")`` and ``.cuda()`` mean the meta device while active."""
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -20,6 +20,7 @@ from torch.optim.optimizer import _foreach_supported_types
 from peakmem.tables.kernels import GPU
 
 from .attention import AttentionOnGPU
+from .streams import ANSWERS
 
 # Operators with a composite kernel beside a CUDA one (native_functions.yaml, torch 2.13). On a CPU build no CUDA kernel
 # is registered, so a fake CUDA tensor takes the composite and allocates its temporaries. Any CUDA registration will do:
@@ -62,6 +63,8 @@ def gpu_answers(gpu: GPU | None, attention: str = "") -> Iterator[AttentionOnGPU
             patch(torch.cuda, "get_device_capability", lambda device=None: gpu.capability)
             patch(torch.cuda, "get_device_properties", lambda device=None: properties)
             patch(torch.cuda, "is_bf16_supported", lambda including_emulation=True: gpu.capability >= (8, 0))
+            for name, answer in ANSWERS.items():
+                patch(torch.cuda, name, answer)
             patch(torch.cuda, "_lazy_init", lambda: None)
             patch(torch.cuda, "synchronize", lambda device=None: None)
             patch(cuda_amp, "amp_definitely_not_available", lambda: False)
@@ -71,10 +74,7 @@ def gpu_answers(gpu: GPU | None, attention: str = "") -> Iterator[AttentionOnGPU
             _foreach_supported_types.append(FakeTensor)
             stack.callback(_foreach_supported_types.remove, FakeTensor)
         patch(clip_grad, "_has_foreach_support", _has_foreach_support)
-        transformers = sys.modules.get("transformers.utils.import_utils")
-        if transformers is not None:
-            # is_tracing() is true of fake tensors, and then masks are built that a real run skips.
-            patch(transformers, "is_fake_tensor", lambda tensor: False)
+        stack.enter_context(not_tracing())
         yield sdpa
 
 
@@ -94,6 +94,31 @@ def _linear(original: Any, answers: AttentionOnGPU) -> Any:
             answers.adds_in_place = False
 
     return linear
+
+
+@contextmanager
+def not_tracing() -> Iterator[None]:
+    """Let transformers, if it is loaded, take fake tensors for ordinary ones.
+
+    Its is_tracing() is true of fake tensors, and then masks are built that a real run skips.
+    """
+    transformers = sys.modules.get("transformers.utils.import_utils")
+    if transformers is None:
+        yield
+        return
+    with mock.patch.object(transformers, "is_fake_tensor", lambda tensor: False):
+        yield
+
+
+@contextmanager
+def one_gpu() -> Iterator[None]:
+    """Let code that asks first find one GPU."""
+    cuda = torch.cuda
+    found = {"is_available": True, "device_count": 1, "current_device": 0}
+    with ExitStack() as stack:
+        for name, answer in found.items():
+            stack.enter_context(mock.patch.object(cuda, name, lambda answer=answer: answer))
+        yield
 
 
 def _has_foreach_support(tensors: Any, device: torch.device) -> bool:

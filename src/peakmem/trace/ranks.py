@@ -1,4 +1,4 @@
-"""One rank of many, without the others: a fake process group, and streams and events that do nothing.
+"""One rank of many, without the others: a fake process group.
 
 FSDP2 and DTensor run in one process on the fake device; collectives return at once and move nothing.
 """
@@ -17,53 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.utils._python_dispatch import _disable_current_modes
 
-
-class Stream:
-    """A stream on which nothing waits."""
-
-    def __init__(self, device: Any = None, priority: int = 0, **options: Any) -> None:
-        self.device = torch.device("cuda", 0)
-        self.priority = priority
-
-    def wait_stream(self, stream: Stream) -> None:
-        """Return at once."""
-
-    def wait_event(self, event: Event) -> None:
-        """Return at once."""
-
-    def record_event(self, event: Event | None = None) -> Event:
-        """Return an event that has happened."""
-        return event or Event()
-
-    def synchronize(self) -> None:
-        """Return at once."""
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return None
-
-
-class Event:
-    """An event that has happened."""
-
-    def __init__(self, **options: Any) -> None:
-        pass
-
-    def record(self, stream: Stream | None = None) -> None:
-        """Return at once."""
-
-    def wait(self, stream: Stream | None = None) -> None:
-        """Return at once."""
-
-    def query(self) -> bool:
-        """Return that it has happened."""
-        return True
-
-    def synchronize(self) -> None:
-        """Return at once."""
-
+from .streams import ANSWERS
 
 _MESH_METHODS = (
     "__init__",
@@ -84,16 +38,13 @@ def ranks(count: int) -> Iterator[DeviceMesh]:
     """
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    current = Stream()
     with ExitStack() as stack:
 
         def patch(target: object, name: str, value: object) -> None:
             stack.enter_context(mock.patch.object(target, name, value, create=True))
 
-        patch(torch.cuda, "Stream", Stream)
-        patch(torch.cuda, "Event", Event)
-        patch(torch.cuda, "current_stream", lambda device=None: current)
-        patch(torch.cuda, "stream", lambda stream: stream or current)
+        for name, answer in ANSWERS.items():
+            patch(torch.cuda, name, answer)
         patch(torch.cuda, "current_device", lambda: 0)
         patch(torch.cuda, "device_count", lambda: count)
         patch(torch.cuda, "set_device", lambda device: None)

@@ -15,7 +15,7 @@ SETTINGS = {"default": Settings(), "expandable_segments": Settings(expandable_se
 def allocator_peaks(tracer: Tracer, start: int) -> dict[str, dict[str, int]]:
     """Return max_allocated after the first `start` events and max_reserved of the whole run, in bytes.
 
-    One stream, no kernel scratch; by default settings and with expandable segments.
+    All on one stream, no kernel scratch; by default settings and with expandable segments.
     """
     return {name: _peaks(tracer, start, settings) for name, settings in SETTINGS.items()}
 
@@ -38,10 +38,12 @@ def _peaks(tracer: Tracer, start: int, settings: Settings) -> dict[str, int]:
 def totals(tracer: Tracer, workspace: int) -> tuple[int, int]:
     """Return max_memory_allocated and max_memory_reserved of the whole run, kernels' scratch included.
 
-    `workspace`: bytes of one cuBLAS workspace; one comes with the first forward, one with the first backward. One
-    stream, default settings.
+    `workspace`: bytes of one cuBLAS workspace; one comes with the first forward, one with the first backward. Each
+    stream has memory of its own, kernels work on the first one; default settings.
     """
-    found = replay(list(_requests(tracer, workspace)))
+    requests = list(_requests(tracer, workspace))
+    streams = [name.stream if isinstance(name, Block) else 0 for name, _ in requests]
+    found = replay(requests, streams=streams)
     return found.allocated.peak, found.reserved.peak
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp._fully_shard import _fsdp_collectives
 
 from peakmem.tables.kernels import GPU
 
@@ -67,7 +70,8 @@ def traced(
         batch = record.batch_of(setting, model, fake.device)
         tracer = Tracer(fake.device, sdpa)
         plan = step.replace(plan, before=syncing(setting, model, plan.accumulation))
-        step.run(tracer, model, batch, record.optimizer_of(setting, model), plan)
+        with collectives(tracer):
+            step.run(tracer, model, batch, record.optimizer_of(setting, model), plan)
         calls = {name: count // plan.steps for name, count in sdpa.calls.items()}
     return tracer, counts, calls
 
@@ -78,6 +82,34 @@ def divide(setting: Mapping[str, Any], model: torch.nn.Module, mesh: DeviceMesh)
 
     wanted = [None if setting[name] is None else record.DTYPES[setting[name]] for name in ("compute", "reduce")]
     shard(model, hf.layers_of(model), mesh, wanted[0], wanted[1], setting["reshard_after_forward"])
+
+
+@contextmanager
+def collectives(tracer: Tracer) -> Iterator[None]:
+    """Mark as communication what FSDP2's collectives read from or write to, while the context lasts."""
+    make = _fsdp_collectives.DefaultAllocMixin.allocate
+    inputs = _fsdp_collectives._get_param_all_gather_inputs
+
+    def allocate(self: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return mark(make(self, *args, **kwargs))
+
+    def gather_inputs(parameters: Any) -> Any:
+        found = inputs(parameters)
+        for tensor in (tensor for each in found for tensor in each):
+            mark(tensor)
+        return found
+
+    def mark(tensor: torch.Tensor) -> torch.Tensor:
+        block = tracer.block_of(tensor)
+        if block is not None and not block.kind:
+            block.kind = "communication"
+        return tensor
+
+    with (
+        mock.patch.object(_fsdp_collectives.DefaultAllocMixin, "allocate", allocate),
+        mock.patch.object(_fsdp_collectives, "_get_param_all_gather_inputs", gather_inputs),
+    ):
+        yield
 
 
 def syncing(setting: Mapping[str, Any], model: Any, count: int) -> Callable[[int], None]:

@@ -28,6 +28,7 @@ from .modules import Modules
 from .process import TraceError
 from .rewrites import FULL_STORAGE, ONLY_IN_PLACE, REWRITTEN, in_place, storage_bytes
 from .scratch import KNOWN, NOTED, Taken
+from .streams import current
 
 _Tensor = torch.Tensor
 _device_of = torch.ops.prim.device.default
@@ -45,9 +46,9 @@ _UNANSWERABLE = (DataDependentOutputException, DynamicOutputShapeException, Unsu
 
 
 class Block:
-    """One storage: its size in bytes and where it was born; `kind` and `name` may be set later."""
+    """One storage: its size in bytes, where and on which stream it was born; `kind` and `name` may be set later."""
 
-    __slots__ = ("bytes", "cast_of", "dtype", "kind", "module", "name", "op", "phase", "rerun", "saved", "shape")
+    __slots__ = tuple("bytes cast_of dtype kind module name op phase rerun saved shape stream".split())
 
     def __init__(self, size: int, op: str, module: str, phase: int, tensor: torch.Tensor | Block) -> None:
         self.bytes, self.op, self.module, self.phase = size, op, module, phase
@@ -57,6 +58,7 @@ class Block:
         self.saved = False
         self.rerun = False
         self.cast_of: Block | None = None
+        self.stream = current().number
 
 
 class _Life(weakref.ref):  # type: ignore[type-arg]

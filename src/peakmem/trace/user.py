@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from .called import Called
 from .ledger import ledger_of
 from .models import kernels
 from .on_meta import OnMeta
-from .patches import gpu_answers
+from .patches import gpu_answers, not_tracing, one_gpu
 from .process import TraceError, report
 from .ranks import ranks
 from .record import DTYPES, parameter_counts
@@ -68,13 +67,14 @@ def as_json(file: str, name: str, gpu: str, options: Mapping[str, Any]) -> dict[
     seen = profile(gpu)
     notes: list[str] = []
     packs = b"bitsandbytes" in Path(file).read_bytes()
-    many = ranks(sharding["gpus"]) if sharding else nullcontext()
-    with many as mesh, without_values(packs, notes.append):
+    answers = gpu_answers(seen, options.get("kernel", ""))
+    many = ranks(sharding["gpus"]) if sharding else one_gpu()
+    # Around the file, too: it may take functions of torch by their names, and ask for the GPU's.
+    with many as mesh, without_values(packs, notes.append), answers as sdpa:
         training = _made(Path(file), name)
         counts = parameter_counts(training.module)
         plan = _plan(training, options)
-        answers = gpu_answers(seen, options.get("kernel", ""))
-        with FakeTensorMode(allow_non_fake_inputs=True), answers as sdpa:
+        with FakeTensorMode(allow_non_fake_inputs=True), not_tracing():
             moved = hf.move(training.module, fake.device)
             if sharding and mesh is not None:
                 sharded.divide(sharding, training.module, mesh)
@@ -84,7 +84,8 @@ def as_json(file: str, name: str, gpu: str, options: Mapping[str, Any]) -> dict[
             if fake.lost:
                 tracer.notes.append(f"{fake.way}: {fake.lost}")
             optimizer = _optimizer(training, moved, sharding is not None)
-            run(tracer, Called(training.module, inputs), _tensors(inputs), optimizer, plan)
+            with sharded.collectives(tracer):
+                run(tracer, Called(training.module, inputs), _tensors(inputs), optimizer, plan)
     report("reading the events")
     tracer.notes.extend(notes)
     if any(isinstance(module, torch.nn.RNNBase) for module in training.module.modules()):
