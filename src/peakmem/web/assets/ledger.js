@@ -19,7 +19,7 @@ export class Rules extends HTMLElement {
       for (const letter of one.formula.match(/[A-Za-z]/g) ?? []) used.add(letter);
       return h("article", { class: `rule ${kind}` },
         h("h3", {}, named(kind), h("span", { class: "n" }, gib(one.largest))),
-        h("p", {}, `at most, ${moment(one.at)}.`),
+        h("p", {}, ledger.chart.every((row) => row.by_kind[kind] === one.largest) ? "the same all the time." : `at most, ${moment(one.at)}.`),
         h("p", { class: "formula", tabindex: 0 }, h("code", {}, one.formula)),
         h("p", { class: "formula numbers", tabindex: 0 }, "= ", h("code", {}, one.substituted), ` = ${count(one.largest)} bytes, tensors rounded up to 512`),
         h("p", { class: "small" }, once(one.why)), h("p", { class: "small quiet" }, `mirrors ${one.source}`));
