@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from peakmem import estimate
 from peakmem.errors import Impossible, Unreadable
 from peakmem.estimate import parameters_of
 from peakmem.estimate.interpret import interpret
@@ -45,6 +46,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
                            "use_sliding_window": True, "sliding_window": 20, "max_window_layers": 3, **EXPERTS},
     "glm4_moe": {"model_type": "glm4_moe", "head_dim": 12, "n_routed_experts": 8, "n_group": 2, "topk_group": 1,
                  "use_qk_norm": True, "attention_bias": True, **EXPERTS},
+    "glm4_moe_lite": {"model_type": "glm4_moe_lite", "n_routed_experts": 8, "n_group": 2, "topk_group": 1,
+                      "kv_lora_rank": 12, "q_lora_rank": 16, "qk_nope_head_dim": 6, "head_dim": 4, "v_head_dim": 14,
+                      "num_key_value_heads": 6, "mlp_layer_types": ["dense", "sparse"] * 2, **EXPERTS},
 }
 
 
@@ -118,6 +122,52 @@ def test_heads_of_another_width_do_not_fit_olmoe() -> None:
 def test_clamped_olmo_is_refused() -> None:
     with pytest.raises(Impossible, match="clip_qkv is 8"):
         from_config({"model_type": "olmo", "clip_qkv": 8.0})
+
+
+BLOCK = {"attention": {"n_heads_in_group": 3, "no_op": False}, "ffn": {"ffn_mult": 1.5, "no_op": False}}
+NAS: dict[str, Any] = {"model_type": "nemotron-nas", "hidden_size": 768, "num_attention_heads": 6,
+                       "num_hidden_layers": 4, "vocab_size": 97, "block_configs": [
+                           BLOCK, {**BLOCK, "attention": {"no_op": True}}, {**BLOCK, "ffn": {"no_op": True}},
+                           {**BLOCK, "ffn": {"ffn_mult": 0.4, "no_op": False}}]}
+
+
+def test_nemotron_nas_is_llama_with_parts_left_out() -> None:
+    """Hand count: 2Vh + h, and in each layer what it has: h·(2h + 2·h/3) + h, 3·h·f + h with f up to 256."""
+    model = from_config(NAS)
+    hidden, attention = 768, 768 * (2 * 768 + 2 * 256) + 768
+    wide, narrow = 3 * 768 * 768 + 768, 3 * 768 * 256 + 768
+    total = 2 * 97 * hidden + hidden + 3 * attention + 2 * wide + narrow
+    assert parameters_of(*structure_of(model, Setup.of(sequence=16))).total == total
+    cache = [line for line in estimate(model, run="inference", sequence=16).lines if line.kind == "kv_cache"]
+    assert {line.name.split("/")[1] for line in cache} == {"cached keys", "cached values"}
+
+
+@pytest.mark.parametrize("lever", [{}, {"checkpoint": "full"}, {"lora_rank": 4}, {"precision": "amp-bf16"}])
+def test_nemotron_nas_with_every_part_is_llama_to_the_byte(lever: dict[str, Any]) -> None:
+    llama = {"model_type": "llama", "hidden_size": 768, "num_attention_heads": 6, "num_hidden_layers": 4,
+             "vocab_size": 97, "intermediate_size": 768, "num_key_value_heads": 2}
+    ours = estimate(from_config(NAS | {"block_configs": [BLOCK] * 4}), sequence=32, **lever)
+    theirs = estimate(from_config(llama), sequence=32, **lever)
+    assert ours.phases == theirs.phases and ours.peak.by_kind == theirs.peak.by_kind
+
+
+@pytest.mark.parametrize("blocks", [[BLOCK] * 3, "x", [BLOCK] * 3 + [{"ffn": BLOCK["ffn"]}],
+                                    [BLOCK] * 3 + [{**BLOCK, "ffn": {"replace_with_linear": True}}]])
+def test_blocks_that_are_not_known_are_refused(blocks: Any) -> None:
+    with pytest.raises((Impossible, Unreadable), match="block_configs|replace_with_linear|attention"):
+        from_config(NAS | {"block_configs": blocks})
+
+
+def test_text_parts_are_read_under_their_own_names() -> None:
+    sizes = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 97}
+    text = {"model_type": "kimi_k2", **sizes, "first_k_dense_replace": 1}
+    flat = {"model_type": "kimi_k25", **sizes, "first_k_dense_replace": 1, "vision_config": {"vt_hidden_size": 8}}
+    nested = {"model_type": "kimi_k25", "text_config": text}
+    assert {from_config(config).architecture for config in (flat, nested)} == {"deepseek_v3"}
+    assert from_config(flat).layers == from_config(nested).layers == 2
+    mistral = from_config({"model_type": "mistral3", "text_config": {"model_type": "mistral", **sizes, "head_dim": 8,
+                                                                    "num_key_value_heads": 2}})
+    assert (mistral.architecture, mistral.head_size) == ("mistral", 8)
 
 
 # Published totals: Qwen/Qwen-1_8B, THUDM/chatglm3-6b, internlm/internlm2-7b, baichuan-inc/Baichuan2-7B.

@@ -25,7 +25,8 @@ KNOWN = {*FAMILIES, *NESTED, *OLD_NAMES}
 OTHERS = sorted(p for p in CONFIGS.glob("*.json") if json.loads(p.read_text()).get("model_type") not in KNOWN)
 
 
-OWN_WORDS = {"deepseek_v2", "deepseek_v3", "glm_moe_dsa", "gemma4_text", "llama4_text", "qwen3_next", "mamba", "jamba", "nemotron_h"}
+OWN_WORDS = {"deepseek_v2", "deepseek_v3", "glm_moe_dsa", "glm4_moe_lite", "gemma4_text", "llama4_text", "qwen3_next",
+             "mamba", "jamba", "nemotron_h"}
 """Families whose heads and layers have names of their own: tests/architectures/test_recent.py compares parameters."""
 
 
@@ -156,8 +157,10 @@ def test_absent_sizes_are_named_with_their_part_of_the_file() -> None:
 def test_a_size_that_no_default_stands_for_is_missing(kind: str) -> None:
     for name in NO_DEFAULT[kind]:
         name = "hidden_size_per_layer_input" if name == "text_config" else name
-        with pytest.raises((Unreadable, Impossible), match=name):
-            from_config({"model_type": kind})
+        inside = NO_DEFAULT[kind][name]
+        words = "|".join((name, *(inside if isinstance(inside, dict) else ())))
+        with pytest.raises((Unreadable, Impossible), match=words):
+            from_config({"model_type": kind, **{key: value for key, value in NO_DEFAULT[kind].items() if key != name}})
 
 
 @pytest.mark.parametrize("kind", CLASSED)

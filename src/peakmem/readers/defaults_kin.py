@@ -47,10 +47,18 @@ KIN: Mapping[str, Row] = {
                  "num_experts_per_tok": 8, "output_router_logits": False, "n_shared_experts": 1,
                  "n_routed_experts": 128, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
                  "norm_topk_prob": True, "use_qk_norm": False, "head_dim": None},
+    "glm4_moe_lite": {"vocab_size": 154880, "hidden_size": 2048, "intermediate_size": 10240, "num_hidden_layers": 47,
+                      "num_attention_heads": 20, "hidden_act": "silu", "attention_dropout": 0.0,
+                      "attention_bias": False, "tie_word_embeddings": False, "output_router_logits": False,
+                      "kv_lora_rank": 512, "q_lora_rank": 768, "qk_rope_head_dim": 64, "v_head_dim": 256,
+                      "qk_nope_head_dim": 192, "n_shared_experts": 1, "n_routed_experts": 64, "n_group": 1,
+                      "topk_group": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 1536,
+                      "norm_topk_prob": True, "rope_interleave": True, "mlp_layer_types": None},
 }
 
 KIN_ALIASES: Mapping[str, Mapping[str, str]] = {
     "olmoe": {"num_local_experts": "num_experts"},
     "minimax_m2": {"num_experts": "num_local_experts"},
     "glm4_moe": {"num_local_experts": "n_routed_experts"},
+    "glm4_moe_lite": {"num_local_experts": "n_routed_experts", "head_dim": "qk_rope_head_dim"},
 }

@@ -72,7 +72,7 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
     "nemotron-nas": nemotron_nas.nemotron_nas,
     "ministral": kin.ministral, "seed_oss": kin.seed_oss, "glm": kin.glm, "glm4": kin.glm4, "olmo": kin.olmo,
     "olmo3": kin.olmo3, "olmoe": kin.olmoe, "smollm3": kin.smollm3, "minimax_m2": kin.minimax_m2,
-    "qwen2_moe": kin.qwen2_moe, "glm4_moe": kin.glm4_moe,
+    "qwen2_moe": kin.qwen2_moe, "glm4_moe": kin.glm4_moe, "glm4_moe_lite": mixtures.glm4_moe_lite,
     "mixtral": decoders.mixtral, "qwen3_moe": decoders.qwen3_moe, "gpt2": classics.gpt2,
     "gpt_neox": classics.gpt_neox, "opt": classics.opt, "bert": classics.bert, "vit": classics.vit,
     "t5": encoder_decoders.t5, "mt5": encoder_decoders.mt5, "roberta": classics.roberta,
@@ -99,7 +99,7 @@ CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedL
                               "gemma4": "Gemma4ForConditionalGeneration", "qwen3_5": "Qwen3_5ForConditionalGeneration",
                               "clip": "CLIPModel", "whisper": "WhisperForConditionalGeneration"}
 NESTED: Mapping[str, str] = {"gemma3": "gemma3_text", "gemma4": "gemma4_text", "llama4": "llama4_text",
-                             "qwen3_5": "qwen3_5_text"}
+                             "qwen3_5": "qwen3_5_text", "mistral3": "mistral", "kimi_k25": "deepseek_v3"}
 """Files with a text part and a vision part: only the text part is read, unless the tower is known and is there."""
 OLD_NAMES: Mapping[str, Callable[[Mapping[str, Any], str], dict[str, Any]]] = {
     "phi-msft": open_models.phi_msft, "kimi_k2": remote_code.kimi_k2, **remote_code.OWN_CODE}
@@ -153,7 +153,9 @@ def translated(config: Mapping[str, Any], file: str) -> tuple[dict[str, Any], li
 
 
 def _text_part(config: Mapping[str, Any], kind: str, file: str) -> dict[str, Any]:
-    text = config.get("text_config") or {}
+    text = config.get("text_config")
+    if text is None:  # older files have the text part's fields beside the vision part
+        text = {name: value for name, value in config.items() if name not in ("model_type", "architectures")}
     if not isinstance(text, dict):
         raise Unreadable(f"{file}: text_config is {printable(text, 40)}; give an object")
     # the outer class owns the head, and decides whether it is tied

@@ -116,6 +116,16 @@ def deepseek_v3(f: Fields) -> Sizes:
     return sizes
 
 
+def glm4_moe_lite(f: Fields) -> Sizes:
+    """GLM-4.7-Flash: DeepSeek-V3 whose dense layers, the first one unless the file says otherwise, are listed."""
+    count = layers(f)
+    f.used.add("first_k_dense_replace")
+    kinds = f.kinds("mlp_layer_types", count, {"dense": "dense", "sparse": "moe"})
+    sizes = deepseek_v3(f)
+    kinds = kinds or ("dense", *("moe",) * (count - 1))
+    return sizes | {"layer_kinds": kinds if "dense" in kinds else ()}
+
+
 def gpt_oss(f: Fields) -> Sizes:
     """gpt-oss: sinks beside the scores, sliding and full layers in turn, experts with biases."""
     heads, count = f.count("num_attention_heads"), layers(f)

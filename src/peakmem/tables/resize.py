@@ -59,6 +59,8 @@ def _stuck(model: Model) -> set[str]:
     """What one number cannot change: stages and towers have sizes of their own, and several stacks their layers."""
     if model.architecture in ("resnet", "unet_2d_condition"):
         return {"layers", "hidden", "heads", "kv_heads", "head_size", "patch"}
+    if model.architecture == "nemotron-nas":  # each layer has a width of its own
+        return {"hidden", "feed_forward"}
     return ({"layers", "image", "patch", "channels"} if model.towers else
             {"layers"} if "encoder_decoder" in model.switches else set())
 
