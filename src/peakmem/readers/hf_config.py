@@ -84,8 +84,8 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
 }
 """transformers' model_type -> the function that reads it."""
 
-NO_CLASS = frozenset({"nemotron-nas"})
-"""Those of code beside the weights, which transformers has no class for."""
+NO_CLASS = frozenset({"nemotron-nas", "unet_2d_condition"})
+"""Those of code beside the weights, or of diffusers, which transformers has no class for."""
 
 CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "vit": "ViTForImageClassification",
                               "t5": "T5ForConditionalGeneration", "mt5": "MT5ForConditionalGeneration",
