@@ -141,3 +141,15 @@ def test_a_window_bounds_the_cache_of_a_prompt_in_chunks() -> None:
     caches = [estimate(narrow, run="inference", sequence=256, generate=2, prefill_chunk=chunk).kinds["kv_cache"].largest
               for chunk in (0, 64)]
     assert caches[1] <= caches[0]
+
+
+@pytest.mark.parametrize(("tokens", "peak"), [(20_000, 17.06), (29_000, 17.98)])
+def test_a_prefill_of_fused_kernels_is_what_vllm_profiled(tokens: int, peak: float) -> None:
+    """vllm issue 10517: Llama-3.1-8B, 14.9888 GiB of weights; the peak without a cache."""
+    ledger = estimate("llama-3.1-8b", run="inference", sequence=tokens, generate=1, precision="bf16", kv_cache="paged",
+                      implementation="fused")
+    kinds = ledger.kinds
+    work = ledger.phases["prefill_peak"] - kinds["kv_cache"].largest - kinds["weights"].largest
+    assert abs(14.9888 + work / 2**30 - peak) < 0.015
+    with pytest.raises(Impossible, match="trains"):
+        estimate("llama-3.1-8b", run="inference", implementation="torchtitan")

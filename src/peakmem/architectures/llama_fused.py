@@ -13,9 +13,11 @@ from collections.abc import Iterator
 
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, lm_head, rms_norm
 from peakmem.architectures.llama import block_rows
+from peakmem.errors import Impossible
 from peakmem.estimate.attention import attend
 from peakmem.estimate.fused import fused_rms, rotary_prefix, rotate_complex, swiglu
 from peakmem.estimate.grouped_heads import repeat_heads
+from peakmem.estimate.inference import cached
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.norms import rms_cast_last
 from peakmem.estimate.ops import activation
@@ -26,10 +28,12 @@ from peakmem.estimate.weights import embed, project
 from peakmem.immutable import replace
 
 MIRRORS = "torchtitan 0.3.0 models/llama3/model.py; SwiGLU of --implementation fused: liger_kernel 0.8.5 ops/swiglu.py"
-RUNS = ("training",)
+RUNS = ("training", "inference")
 
 
 def define(m: Structure) -> Definition:
+    if m.run == "inference" and m.implementation == "torchtitan":
+        raise Impossible("--implementation torchtitan has no --run inference: it trains; give transformers or fused")
     yield from embedding("model.embed_tokens", "V", "h")
     yield Layers("model.layers", lambda kind: rows(m))
     yield from rms_norm("model.norm")
@@ -71,6 +75,7 @@ def attention(m: Structure, x: Tensor) -> Tensor:
         q, k, v = view(q, "b s a d"), view(k, "b s k d"), view(v, "b s k d")
         q, k = rotate_complex(q, k, rotary_prefix())
         q, k, v = swap(q, "b a s d"), swap(k, "b k s d"), swap(v, "b k s d")
+        k, v = cached(m, k, v)
         if m.has("repeated_heads") and m.has("grouped_heads"):
             k, v, m = repeat_heads(k), repeat_heads(v), replace(m, switches=m.switches - {"grouped_heads"})
         out, _ = attend(m, q, k, v, None)

@@ -6,6 +6,7 @@ from typing import Any
 
 from peakmem.errors import Impossible, UnknownName
 from peakmem.estimate.dividing import applied, different_batches, fused_update, letters_of
+from peakmem.estimate.dropouts import dropouts_of
 from peakmem.estimate.kernel_choice import kernels_of
 from peakmem.estimate.parameters import check_parts, targets_of
 from peakmem.estimate.pieces import pieces_of_loss
@@ -288,14 +289,3 @@ def narrow_window(model: Model, setup: Setup) -> bool:
     """Whether the window hides tokens, as masking_utils.py sees it: a window as long as the sequence already does."""
     inside = setup.attention == "flash-package"  # it takes the window as a number
     return bool(model.window) and setup.sequence >= model.window and not inside
-
-
-def dropouts_of(model: Model, setup: Setup) -> frozenset[str]:
-    """Which dropouts run."""
-    given = {"attention": model.attention_dropout, "hidden": model.hidden_dropout, "embedding": model.embedding_dropout}
-    if setup.run == "inference":
-        return frozenset()
-    given = given if setup.dropout < 0 else dict.fromkeys(given, setup.dropout)
-    default = 0.05 if setup.implementation == "litgpt" else 0.0
-    given["adapter"] = default if setup.lora_dropout < 0 else setup.lora_dropout
-    return frozenset(kind for kind, p in given.items() if p > 0)
