@@ -11,7 +11,6 @@ import pytest
 
 from peakmem import Ledger
 from peakmem.cli import main
-from peakmem.trace.files import trace_function
 from peakmem.trace.process import TraceError, Worker
 from peakmem.trace.user import as_json
 
@@ -82,8 +81,10 @@ def test_what_the_file_prints_is_not_in_the_json(capfd: pytest.CaptureFixture[st
 
 
 def test_a_function_that_never_returns_is_ended() -> None:
-    with pytest.raises(TraceError, match=r"no answer within 6 seconds at: running user_models.py; --timeout"):
-        trace_function(f"{FILE}:never", timeout=6)
+    with Worker() as fresh:
+        traced(fresh, "perceptron")  # loads torch
+        with pytest.raises(TraceError, match=r"no answer within 2 seconds at: running user_models.py; --timeout"):
+            fresh.call(as_json, str(FILE), "never", "", {}, timeout=2)
 
 
 def test_a_mistake_of_the_file_names_its_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,17 @@ from peakmem.trace.process import TraceError, Worker
 from peakmem.trace.user import as_json
 
 FILE = Path(__file__).with_name("user_models.py")
+SCRIPTS = Path(__file__).with_name("script_models.py")
 
 
-def traced(worker: Worker, name: str) -> Ledger:
+def traced(worker: Worker, name: str, **options: Any) -> Ledger:
     """Return the ledger of one of the functions, from the shared process."""
-    return from_json(worker.call(as_json, str(FILE), name, "", {}))
+    return from_json(worker.call(as_json, str(FILE), name, "", options))
+
+
+def scripted(worker: Worker, name: str, **options: Any) -> Ledger:
+    """The same of a function of the other file."""
+    return from_json(worker.call(as_json, str(SCRIPTS), name, "", options))
 
 
 def test_an_optimizer_made_by_the_user_updates_the_moved_parameters(worker: Worker) -> None:
@@ -63,21 +70,21 @@ def test_a_missing_function_is_named() -> None:
 
 def test_an_operation_of_torchs_without_a_shape_rule_is_named(worker: Worker) -> None:
     with pytest.raises(TraceError, match=r"aten::_thnn_fused_gru_cell in inner: the operator has no fake kernel"):
-        traced(worker, "gated")
+        scripted(worker, "gated")
 
 
 def test_parametrized_weights_are_counted_as_they_are_kept(worker: Worker) -> None:
-    ledger = traced(worker, "normed")
+    ledger = scripted(worker, "normed")
     assert ledger.parameters.total == 64 * 128 + 128 + 128 + 128 * 4 + 4
     assert any(line.name.startswith("0.parametrizations.weight") for line in ledger.lines)
 
 
 def test_a_script_for_a_gpu_is_the_same_without_one(worker: Worker) -> None:
-    assert traced(worker, "on_the_gpu").phases == traced(worker, "at_home").phases
+    assert scripted(worker, "on_the_gpu").phases == scripted(worker, "at_home").phases
 
 
 def test_an_operation_of_its_own_is_traced_and_its_scratch_not_known(worker: Worker) -> None:
-    ledger = traced(worker, "known")
+    ledger = scripted(worker, "known")
     assert any("peakmem_test::tripled (not an operation of torch's)" in note for note in ledger.notes)
     assert any("recurrent layers" in note for note in ledger.notes)
     assert any(line.name == "peakmem_test::tripled" for line in ledger.lines)
@@ -90,15 +97,36 @@ def test_an_operation_of_its_own_is_traced_and_its_scratch_not_known(worker: Wor
 ])
 def test_what_a_file_does_at_its_start_is_told(worker: Worker, name: str, told: str) -> None:
     with pytest.raises(Exception, match=told):
-        traced(worker, name)
+        scripted(worker, name)
 
 
 def test_attention_taken_by_its_name_is_the_gpus(worker: Worker) -> None:
-    assert any(note.endswith("flash 1 times in one step") for note in traced(worker, "attends").notes)
+    assert any(note.endswith("flash 1 times in one step") for note in scripted(worker, "attends").notes)
 
 
 def test_each_stream_has_memory_of_its_own(worker: Worker) -> None:
-    two, one = traced(worker, "aside"), traced(worker, "together")
+    two, one = scripted(worker, "aside"), scripted(worker, "together")
     assert two.phases == one.phases and two.totals.tensors == one.totals.tensors
     # 4 MiB made elsewhere take a large segment that the other stream's large blocks do not use.
     assert two.totals.reserved == one.totals.reserved + (20 << 20)
+
+
+def test_a_file_divides_its_layers_over_gpus_itself(worker: Worker) -> None:
+    ledger = scripted(worker, "split", gpus=8)
+    assert ledger.parameters.total == 2 * 512 * 2048 + 2048 + 512
+    start = ledger.chart[0].by_kind
+    # up: 256 rows and their biases; down: 256 columns and every bias.
+    assert start["weights"] == 4 * (2 * 512 * 256 + 256 + 512)
+    assert start["optimizer_state"] == 2 * start["weights"]
+    # relu's output, a slice of 256 of each row's 2048, is kept once.
+    kept = [line.bytes for line in ledger.lines if line.kind == "activations"]
+    assert kept.count(4 * 16 * 256) == 1
+
+
+@pytest.mark.parametrize(("name", "gpus", "told"), [
+    ("replicated", 8, "DistributedDataParallel and FSDP1 make their buckets"),
+    ("split", None, "torch.distributed: give --gpus N, and one rank of N is traced"),
+])
+def test_what_needs_other_processes_is_refused(worker: Worker, name: str, gpus: int | None, told: str) -> None:
+    with pytest.raises(TraceError, match=told):
+        scripted(worker, name, gpus=gpus)

@@ -108,6 +108,18 @@ def layers_of(model: torch.nn.Module) -> list[torch.nn.Module]:
     return max(lists, key=len)
 
 
+def _empty(tensor: torch.Tensor, device: str) -> torch.Tensor:
+    """Return a tensor like this one, without contents; of a DTensor only this rank's part is made."""
+    part = getattr(tensor, "_local_tensor", None)
+    if part is None:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+    from torch.distributed.tensor import DTensor
+
+    whole: Any = tensor
+    return DTensor.from_local(_empty(part, device), whole.device_mesh, whole.placements, run_check=False,
+                              shape=tensor.shape, stride=tensor.stride())
+
+
 def move(model: torch.nn.Module, device: str) -> dict[int, torch.Tensor]:
     """Give every parameter and buffer of a meta model an empty storage on `device`, once each.
 
@@ -117,7 +129,7 @@ def move(model: torch.nn.Module, device: str) -> dict[int, torch.Tensor]:
 
     def fresh(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in moved:
-            new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+            new = _empty(tensor, device)
             if bits.is_packed(tensor):
                 new = bits.packed(tensor, device)
             elif isinstance(tensor, torch.nn.Parameter):

@@ -12,6 +12,7 @@ from unittest import mock
 import torch
 import torch._meta_registrations as meta
 import torch.cuda.amp.common as cuda_amp
+import torch.distributed.device_mesh
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
 from torch.nn.utils import clip_grad
@@ -20,6 +21,7 @@ from torch.optim.optimizer import _foreach_supported_types
 from peakmem.tables.kernels import GPU
 
 from .attention import AttentionOnGPU
+from .process import TraceError
 from .streams import ANSWERS
 
 # Operators with a composite kernel beside a CUDA one (native_functions.yaml, torch 2.13). On a CPU build no CUDA kernel
@@ -112,12 +114,17 @@ def not_tracing() -> Iterator[None]:
 
 @contextmanager
 def one_gpu() -> Iterator[None]:
-    """Let code that asks first find one GPU."""
-    cuda = torch.cuda
+    """Let code that asks first find one GPU. Raises `TraceError` where it wants more."""
     found = {"is_available": True, "device_count": 1, "current_device": 0}
+
+    def refused(*args: object, **kwargs: object) -> None:
+        raise TraceError("torch.distributed: give --gpus N, and one rank of N is traced")
+
     with ExitStack() as stack:
         for name, answer in found.items():
-            stack.enter_context(mock.patch.object(cuda, name, lambda answer=answer: answer))
+            stack.enter_context(mock.patch.object(torch.cuda, name, lambda answer=answer: answer))
+        for module in (torch.distributed, torch.distributed.device_mesh):
+            stack.enter_context(mock.patch.object(module, "init_process_group", refused))
         yield
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from unittest import mock
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils import _pytree as pytree
 
@@ -68,7 +71,8 @@ def as_json(file: str, name: str, gpu: str, options: Mapping[str, Any]) -> dict[
     notes: list[str] = []
     packs = b"bitsandbytes" in Path(file).read_bytes()
     answers = gpu_answers(seen, options.get("kernel", ""))
-    many = ranks(sharding["gpus"]) if sharding else one_gpu()
+    gpus = options.get("gpus") or (sharding or {}).get("gpus", 1)
+    many = ranks(gpus) if gpus > 1 else one_gpu()
     # Around the file, too: it may take functions of torch by their names, and ask for the GPU's.
     with many as mesh, without_values(packs, notes.append), answers as sdpa:
         training = _made(Path(file), name)
@@ -120,11 +124,9 @@ def _ledger(
 
 def _made(path: Path, name: str) -> Training:
     """Return what the user's function makes, on the meta device. Raises what it raises."""
-    refusal = (
-        mock.patch.object(torch, "compile", _no_compile),
-        mock.patch.object(torch.nn.Module, "compile", _no_compile),
-    )
-    with refusal[0], refusal[1]:
+    with ExitStack() as refusals:
+        for target, word, answer in _REFUSED:
+            refusals.enter_context(mock.patch.object(target, word, answer))
         function = _function(path, name)
         with torch.device("meta"), OnMeta():
             made = function()
@@ -151,6 +153,21 @@ def _no_compile(*args: Any, **kwargs: Any) -> Any:
         "torch.compile: what a compiled program allocates is Inductor's choice, which no trace of operations "
         "sees; trace the module without it"
     )
+
+
+def _no_replica(*args: Any, **kwargs: Any) -> Any:
+    raise TraceError(
+        "DistributedDataParallel and FSDP1 make their buckets in C++, which no trace of operations sees; trace the "
+        "module without them: DistributedDataParallel adds buckets as large as the gradients. --shard fsdp2 is traced"
+    )
+
+
+_REFUSED: tuple[tuple[Any, str, Any], ...] = (
+    (torch, "compile", _no_compile),
+    (torch.nn.Module, "compile", _no_compile),
+    (DistributedDataParallel, "__init__", _no_replica),
+    (FullyShardedDataParallel, "__init__", _no_replica),
+)
 
 
 def _plan(training: Training, options: Mapping[str, Any]) -> Step:
