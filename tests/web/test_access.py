@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from peakmem.views.colours import COLOURS
 from peakmem.web.page import asset, scripts
 from tests.web.conftest import START
 
@@ -58,7 +59,17 @@ def test_nothing_jumps(opened: Any, address: str, width: int) -> None:
     assert shift < 0.01
 
 
-def test_print(page: Any) -> None:
+def test_print(opened: Any, address: str) -> None:
+    """Light whatever the screen is, all that is folded open, and nothing to press."""
+    page = opened(address + START, color_scheme="dark")
+    page.get_by_role("button", name="Light").click()
+    page.get_by_role("button", name="Dark").click()
+    page.emulate_media(media="print", color_scheme="dark")
+    of = "getComputedStyle(document.documentElement)"
+    assert page.evaluate(of + ".backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate(of + ".getPropertyValue('--weights')") == COLOURS["weights"].light
+    assert not page.locator("form.form").is_visible() and not page.locator("#theme").is_visible()
+    assert page.locator("pm-ledger details li").first.is_visible()
     assert page.pdf()[:5] == b"%PDF-"
 
 

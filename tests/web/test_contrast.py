@@ -55,3 +55,6 @@ def test_the_same_seven_everywhere() -> None:
 def test_both_dark_blocks_say_the_same() -> None:
     blocks = re.findall(r"color-scheme: dark;(.*?)\}", asset("base.css"), re.S)
     assert len(blocks) == 2 and "".join(blocks[0].split()) == "".join(blocks[1].split())
+    light, paper = (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{3,6})", block))
+                    for block in re.findall(r"color-scheme: light;(.*?)\}", asset("base.css"), re.S))
+    assert light == paper and len(light) > 8
