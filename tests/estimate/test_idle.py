@@ -58,6 +58,12 @@ def test_a_picture_model_reads_no_tokens() -> None:
     assert "lora_rank" not in idle_settings(named("gpt2"), Setup.of(run="inference"))
 
 
+@pytest.mark.parametrize("model", ["t5-small", "whisper-tiny", "clip-vit-base-patch32"])
+def test_outputs_that_are_not_known_are_refused(model: str) -> None:
+    with pytest.raises(Impossible, match="returns beside its loss is not known"):
+        estimate(model, outputs="logits")
+
+
 def test_scalars_are_not_sharded() -> None:
     """CLIP's logit_scale has no rows: PyTorch refuses it, too."""
     with pytest.raises(Impossible, match="scalar parameters"):

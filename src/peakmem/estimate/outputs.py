@@ -8,6 +8,7 @@ anything of the graph does, the outputs or the loss.
 
 from __future__ import annotations
 
+from peakmem.errors import Impossible
 from peakmem.estimate.optimizers.slots import free_folded
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Begin, End, Phase, Record, Tape, Tensor, current
@@ -49,7 +50,7 @@ class Held:
 
     def __init__(self, tape: Tape, m: Structure) -> None:
         self.tape, self.on = tape, m.outputs != "dropped" and m.run == "training"
-        self.steady = m.step == "steady"
+        self.steady, self.model = m.step == "steady", m.architecture
         self.outputs: list[Tensor] = []
         self.graph: list[Tensor] = []
 
@@ -64,6 +65,8 @@ class Held:
         if new is None:
             return
         unique = list({id(x.storage): x for x in new if x.storage}.values())
+        if not unique:
+            raise Impossible(f"--outputs: what {self.model} returns beside its loss is not known; leave it out")
         for x in unique:
             if x.storage and WHY not in x.storage.record.why:
                 x.storage.record.why.append(WHY)
