@@ -27,8 +27,8 @@ def other(name: str) -> Any:
         return OTHER[name]
     if row["type"] is bool:
         return not row["default"]
-    if row["type"] is int:
-        return int(row["default"]) + 1
+    if row["type"] in (int, float):
+        return min(row["default"] + 1, row["most"])
     return next(choice for choice in reversed(row["choices"]) if choice != row["default"])
 
 
