@@ -130,11 +130,31 @@ class Losses(nn.Module):
         return nn.functional.mse_loss(z, x)
 
 
+class Pictures(nn.Module):
+    """A residual block, and a level down and up again: convolutions, two sorts of norms, pooling."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, padding=1)
+        self.block = nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(inplace=True))
+        self.down = nn.Sequential(nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.GroupNorm(4, 32), nn.SiLU())
+        self.up = nn.ConvTranspose2d(32, 16, 2, 2)
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return a scalar; ids: batch × 768, pictures of 16 × 16."""
+        x = self.stem(ids.float().view(-1, 3, 16, 16))
+        x = torch.relu(x + self.block(x))
+        x = nn.functional.max_pool2d(x + self.up(self.down(x)), 2)
+        return nn.functional.cross_entropy(self.head(x.mean((2, 3))), ids[:, 0] % 10)
+
+
 MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, int]]] = {
     "mlp": (Mlp, (3, 17)),
     "shared": (Shared, (64, 64)),
     "gather": (Gather, (64, 64)),
     "losses": (Losses, (64, 64)),
+    "pictures": (Pictures, (8, 768)),
 }
 
 
@@ -164,10 +184,10 @@ def record_differences(of: dict[str, Any]) -> list[tuple[str, int, int]]:
     return differences(of)
 
 
-def events_of(function: Callable[[], object]) -> list[int]:
+def events_of(function: Callable[[], object], gpu: GPU | None = None) -> list[int]:
     """Return the allocations and releases of a function on the fake GPU."""
     fake_gpu.set_up(fallback=False)
-    with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(GPU()) as sdpa, Tracer("cuda", sdpa) as tracer:
+    with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(gpu or GPU()) as sdpa, Tracer("cuda", sdpa) as tracer:
         tracer.enter("forward")
         function()
         tracer.close()

@@ -40,3 +40,8 @@ def test_an_optimizer_equals_its_real_run(worker: Worker, optimizer: str) -> Non
     small = LLAMA | {"num_hidden_layers": 1}
     implementation = "loop" if optimizer == "Lion" else "foreach"
     assert worker.call(record_differences, setting(small, optimizer=optimizer, optimizer_impl=implementation)) == []
+
+
+def test_convolutions_equal_their_real_run_at_the_ends_of_phases(worker: Worker) -> None:
+    # In between, the CPU's kernels take memory for unfolded pictures.
+    assert [off for off in worker.call(module_differences, "pictures") if off[2]] == []

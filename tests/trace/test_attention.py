@@ -69,3 +69,14 @@ def test_recomputed_layers_take_the_same_kernel(worker: Worker) -> None:
 
 def test_outside_a_trace_attention_is_torchs_own() -> None:
     assert torch.nn.functional.scaled_dot_product_attention is scaled_dot_product_attention
+
+
+def test_cudnn_makes_an_output_and_a_logsumexp(worker: Worker) -> None:
+    sizes = worker.call(_on_a_hopper)
+    assert sizes[3:5] == [2 * B * H * S * 16, 4 * B * H * S]
+
+
+def _on_a_hopper() -> list[int]:
+    from peakmem.tables.kernels import GPU
+
+    return [change for change in events_of(lambda: attend(16), GPU("H100", (9, 0), 92000)) if change > 0]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,7 +80,7 @@ class AttentionOnGPU:
                 )
             finally:
                 self.adds_in_place = False
-        return _KERNELS[kernel](query, key, value, attn_mask, dropout_p, is_causal, scale, training)
+        return _fused(kernel, query, key, value, attn_mask, dropout_p, is_causal, scale, training)
 
 
 def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
@@ -87,7 +89,16 @@ def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     return torch.where(mask, 0.0, torch.scalar_tensor(-math.inf, dtype=dtype, device=mask.device))
 
 
-def _flash(
+def _aligned(mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """Return the mask with rows that begin at multiples of eight elements, for every head."""
+    keys = mask.shape[-1]
+    if mask.stride(-1) != 1 or any(step % 8 for step in mask.stride()[:-1]):
+        mask = torch.nn.functional.pad(mask, (0, 8 - keys % 8))[..., :keys]
+    return mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+
+
+def _fused(
+    kernel: str,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -97,52 +108,19 @@ def _flash(
     scale: float | None,
     training: bool,
 ) -> Tensor:
-    head = query.shape[-1]
-    if head % 8:
-        query, key, value = (torch.nn.functional.pad(t, (0, 8 - head % 8)) for t in (query, key, value))
-    out: tuple[Tensor, ...] = torch.ops.aten._scaled_dot_product_flash_attention(
-        query, key, value, dropout, causal, False, scale=scale or 1 / math.sqrt(head)
-    )
-    return out[0][..., :head] if head % 8 else out[0]
-
-
-def _efficient(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    dropout: float,
-    causal: bool,
-    scale: float | None,
-    training: bool,
-) -> Tensor:
+    aten: Any = torch.ops.aten
+    if kernel == "flash":
+        head = query.shape[-1]
+        gap = -head % 8
+        if gap:
+            query, key, value = (torch.nn.functional.pad(t, (0, gap)) for t in (query, key, value))
+        scale = scale or 1 / math.sqrt(head)
+        out = aten._scaled_dot_product_flash_attention(query, key, value, dropout, causal, False, scale=scale)[0]
+        return out[..., :head] if gap else out  # type: ignore[no-any-return]
     mask = _additive(mask, query.dtype)
-    if mask is not None:
-        keys = mask.shape[-1]
-        if mask.stride(-1) != 1 or any(step % 8 for step in mask.stride()[:-1]):
-            mask = torch.nn.functional.pad(mask, (0, 8 - keys % 8))[..., :keys]
-        mask = mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
-    out: tuple[Tensor, ...] = torch.ops.aten._scaled_dot_product_efficient_attention(
-        query, key, value, mask, training, dropout, causal, scale=scale
-    )
-    return out[0]
-
-
-def _cudnn(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    dropout: float,
-    causal: bool,
-    scale: float | None,
-    training: bool,
-) -> Tensor:
-    mask = _additive(mask, query.dtype)
-    out: tuple[Tensor, ...] = torch.ops.aten._scaled_dot_product_cudnn_attention(
-        query, key, value, mask, training, dropout, causal, False, scale=scale
-    )
-    return out[0]
-
-
-_KERNELS = {"flash": _flash, "efficient": _efficient, "cudnn": _cudnn}
+    if kernel == "efficient":
+        mask = None if mask is None else _aligned(mask, query, key)
+        run = aten._scaled_dot_product_efficient_attention
+    else:
+        run = partial(aten._scaled_dot_product_cudnn_attention, return_debug_mask=False)
+    return run(query, key, value, mask, training, dropout, causal, scale=scale)[0]  # type: ignore[no-any-return]

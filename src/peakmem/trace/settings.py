@@ -220,7 +220,7 @@ def _sharding(setup: Setup) -> dict[str, Any]:
     reduce = setup.reduce_dtype if setup.reduce_dtype != "auto" else "fp32" if mixed else None
     return {
         "shard": "fsdp2",
-        "gpus": setup.gpus if setup.gpus > 1 else None,
+        "gpus": setup.gpus,
         "compute": "bf16" if mixed else None,
         "reduce": reduce,
         "reshard_after_forward": {"layers": True, "none": False}.get(setup.reshard, "all"),
@@ -281,7 +281,7 @@ def of_own_file(given: Mapping[str, Any]) -> dict[str, Any]:
         "set_to_none": setup.set_to_none,
         "steps": 1 if setup.step == "first" else 2,
         "kernel": "" if setup.attention == "auto" else setup.attention,
-        "gpus": setup.gpus if setup.gpus > 1 else None,
+        "gpus": setup.gpus if setup.gpus > 1 and not sharded else None,
         **(
             {"sharding": _sharding(setup) | ({} if "precision" in given else {"compute": None, "reduce": None})}
             if sharded

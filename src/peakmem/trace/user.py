@@ -72,7 +72,7 @@ def as_json(file: str, name: str, gpu: str, options: Mapping[str, Any]) -> dict[
     packs = b"bitsandbytes" in Path(file).read_bytes()
     answers = gpu_answers(seen, options.get("kernel", ""))
     gpus = options.get("gpus") or (sharding or {}).get("gpus", 1)
-    many = ranks(gpus) if gpus > 1 else one_gpu()
+    many = ranks(gpus) if sharding or gpus > 1 else one_gpu()
     # Around the file, too: it may take functions of torch by their names, and ask for the GPU's.
     with many as mesh, without_values(packs, notes.append), answers as sdpa:
         training = _made(Path(file), name)
