@@ -46,6 +46,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
                            "use_sliding_window": True, "sliding_window": 20, "max_window_layers": 3, **EXPERTS},
     "glm4_moe": {"model_type": "glm4_moe", "head_dim": 12, "n_routed_experts": 8, "n_group": 2, "topk_group": 1,
                  "use_qk_norm": True, "attention_bias": True, **EXPERTS},
+    "mimo_v2_flash": {"model_type": "mimo_v2_flash", "num_attention_heads": 8, "head_dim": 12, "v_head_dim": 10,
+                      "n_routed_experts": 8, "n_group": 2, "topk_group": 1, "sliding_window": 20, **EXPERTS},
+    "mimo_v2_flash, a head each": {"model_type": "mimo_v2_flash", "num_attention_heads": 4, "head_dim": 12,
+                                   "v_head_dim": 12, "n_routed_experts": 8, "sliding_window": 9, **EXPERTS},
     "glm4_moe_lite": {"model_type": "glm4_moe_lite", "n_routed_experts": 8, "n_group": 2, "topk_group": 1,
                       "kv_lora_rank": 12, "q_lora_rank": 16, "qk_nope_head_dim": 6, "head_dim": 4, "v_head_dim": 14,
                       "num_key_value_heads": 6, "mlp_layer_types": ["dense", "sparse"] * 2, **EXPERTS},
@@ -112,6 +116,19 @@ def test_encoders_with_a_pooler_are_the_class_itself_in_inference(kind: str, nam
             real = getattr(transformers, cls)(settings)
         shared = {"lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight"}  # where the head comes first
         assert ours == [(shared.get(name, name), tuple(p.shape)) for name, p in real.named_parameters()]
+
+
+@pytest.mark.parametrize(("more", "words"), [
+    ({"hybrid_layer_pattern": [1] * 48}, "hybrid_layer_pattern is not the class's"),
+    ({"swa_num_key_value_heads": 4}, "swa_num_key_value_heads is 4, and the class has 8"),
+    ({"num_key_value_heads": 64}, "sliding layers have 128 key/value heads"),
+])
+def test_mimo_files_that_say_another_network(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(Impossible, match=words):
+        from_config({"model_type": "mimo_v2_flash", **more})
+    real = {"n_shared_experts": None, "moe_layer_freq": [0] + [1] * 47, "sliding_window_size": 128,
+            "hybrid_layer_pattern": [int(bool(i) and (i + 1) % 6 > 0) for i in range(48)]}
+    assert from_config({"model_type": "mimo_v2_flash", **real}).window == 129
 
 
 def test_heads_of_another_width_do_not_fit_olmoe() -> None:

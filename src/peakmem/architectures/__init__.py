@@ -50,7 +50,7 @@ CODE = {
     ("nemotron-nas", "transformers"): "nemotron_nas",
     **{(name, "transformers"): name for name in (
         "ministral", "seed_oss", "glm", "glm4", "olmo", "olmo3", "olmoe", "smollm3", "minimax_m2", "qwen2_moe",
-        "glm4_moe", "glm4_moe_lite")},
+        "glm4_moe", "glm4_moe_lite", "mimo_v2_flash")},
     ("bert", "transformers"): "bert",
     ("vit", "transformers"): "vit",
     ("roberta", "transformers"): "roberta",

@@ -54,11 +54,17 @@ KIN: Mapping[str, Row] = {
                       "qk_nope_head_dim": 192, "n_shared_experts": 1, "n_routed_experts": 64, "n_group": 1,
                       "topk_group": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 1536,
                       "norm_topk_prob": True, "rope_interleave": True, "mlp_layer_types": None},
+    "mimo_v2_flash": {**_DECODER, "vocab_size": 152576, "intermediate_size": 16384, "num_hidden_layers": 48,
+                      "num_attention_heads": 64, "num_key_value_heads": 4, "moe_intermediate_size": 2048,
+                      "num_experts_per_tok": 8, "output_router_logits": False, "n_routed_experts": 256, "n_group": 1,
+                      "topk_group": 1, "norm_topk_prob": True, "head_dim": 192, "v_head_dim": 128,
+                      "sliding_window": 129, "layer_types": None, "mlp_layer_types": None},
 }
 
 KIN_ALIASES: Mapping[str, Mapping[str, str]] = {
     "olmoe": {"num_local_experts": "num_experts"},
     "minimax_m2": {"num_experts": "num_local_experts"},
     "glm4_moe": {"num_local_experts": "n_routed_experts"},
+    "mimo_v2_flash": {"num_local_experts": "n_routed_experts"},
     "glm4_moe_lite": {"num_local_experts": "n_routed_experts", "head_dim": "qk_rope_head_dim"},
 }

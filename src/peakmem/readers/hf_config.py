@@ -73,6 +73,7 @@ FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
     "ministral": kin.ministral, "seed_oss": kin.seed_oss, "glm": kin.glm, "glm4": kin.glm4, "olmo": kin.olmo,
     "olmo3": kin.olmo3, "olmoe": kin.olmoe, "smollm3": kin.smollm3, "minimax_m2": kin.minimax_m2,
     "qwen2_moe": kin.qwen2_moe, "glm4_moe": kin.glm4_moe, "glm4_moe_lite": mixtures.glm4_moe_lite,
+    "mimo_v2_flash": kin.mimo_v2_flash,
     "mixtral": decoders.mixtral, "qwen3_moe": decoders.qwen3_moe, "gpt2": classics.gpt2,
     "gpt_neox": classics.gpt_neox, "opt": classics.opt, "bert": classics.bert, "vit": classics.vit,
     "t5": encoder_decoders.t5, "mt5": encoder_decoders.mt5, "roberta": classics.roberta,

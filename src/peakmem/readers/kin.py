@@ -132,3 +132,39 @@ def glm4_moe(f: Fields) -> Sizes:
             sizes["switches"] |= {switch}
     prediction_layers(f)
     return sizes | first_dense(f, sizes)
+
+
+def mimo_v2_flash(f: Fields) -> Sizes:
+    """MiMo-V2-Flash: sliding layers have twice the key/value heads; a full layer first, and then every sixth.
+
+    Its released files say the same in words that the class does not read: a hybrid_layer_pattern that is another, or
+    other heads, would be another network. Errors: Impossible.
+    """
+    sizes, count = decoder(f, "eager_only", *router(f)) | grouped_experts(f, always=False), layers(f)
+    kinds = f.kinds("layer_types", count, KINDS) or tuple(
+        "full" if not i or not (i + 1) % 6 else "sliding" for i in range(count))
+    dense = f.kinds("mlp_layer_types", count, {"dense": "dense", "sparse": "moe"}) or ("dense", *("moe",) * (count - 1))
+    heads, wide = sizes["heads"], 2 * sizes["kv_heads"]
+    if heads % wide:
+        raise Impossible(f"{f.file}: sliding layers have {wide} key/value heads, which must divide "
+                         f"{f.said('num_attention_heads')}")
+    pattern = f.given.get("hybrid_layer_pattern")
+    if pattern is not None and pattern != [int(kind == "sliding") for kind in kinds]:
+        raise Impossible(f"{f.file}: hybrid_layer_pattern is not the class's: a full layer first and then every sixth")
+    for name, value in (("swa_num_key_value_heads", wide), ("swa_num_attention_heads", heads),
+                        ("swa_head_dim", sizes["head_size"]), ("swa_v_head_dim", f.count("v_head_dim"))):
+        if f.given.get(name) not in (None, value):
+            raise Impossible(f"{f.file}: {name} is {f.given[name]}, and the class has {value}")
+    f.used |= {"hybrid_layer_pattern", "moe_layer_freq", "n_shared_experts", "first_k_dense_replace", "scoring_func",
+               "swa_num_key_value_heads", "swa_num_attention_heads", "swa_head_dim", "swa_v_head_dim"}
+    before = f.count("sliding_window_size") + 1 if f.given.get("sliding_window_size") is not None else 0
+    sizes["switches"] |= {"correction_bias", *(("norm_topk",) if f.flag("norm_topk_prob") else ()),
+                          *(("whole_kw",) if wide == heads else ()),
+                          *(("attention_bias",) if f.flag("attention_bias") else ())}
+    return sizes | {
+        "window": windowed(f, before or f.count("sliding_window"), kinds)["window"],
+        "rotary_size": rotary_part(f, sizes["head_size"], "partial_rotary_factor", 0.334),
+        "sizes": {**sizes["sizes"], "kw": wide, "dv": f.count("v_head_dim")},
+        "layer_kinds": tuple(f"{kind}, dense" if word == "dense" else kind
+                             for kind, word in zip(kinds, dense, strict=True)),
+    }

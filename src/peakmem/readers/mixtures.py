@@ -54,18 +54,18 @@ def latent(f: Fields, *switches: str) -> Sizes:
     return sizes | first_dense(f, sizes)
 
 
-def grouped_experts(f: Fields) -> Sizes:
-    """Experts in groups, chosen by groups first, and some that every token meets. Errors: Impossible."""
+def grouped_experts(f: Fields, always: bool = True) -> Sizes:
+    """Experts in groups, chosen by groups first; always: some that every token meets. Errors: Impossible."""
     chosen, expert = experts(f, "n_routed_experts"), f.count("moe_intermediate_size")
-    shared = f.count("n_shared_experts", least=0, null=0)
+    shared = f.count("n_shared_experts", least=0, null=0) if always else 0
     groups = {"G": f.count("n_group", null=1), "Kg": f.count("topk_group", null=1)}
     if chosen["experts"] % groups["G"] or groups["Kg"] > groups["G"]:
         raise Impossible(f"{f.file}: {f.said('n_group')} must divide {f.said('n_routed_experts')}, and "
                          f"{f.said('topk_group')} of the groups are chosen")
     refuse(f, "output_router_logits", "the logits of every router are then handed out")
-    if not shared:
+    if not shared and always:
         raise Impossible(f"{f.file}: {f.said('n_shared_experts')}: transformers' class always has shared experts")
-    return chosen | {"expert_feed_forward": expert, "sizes": {**groups, "y": expert * shared}}
+    return chosen | {"expert_feed_forward": expert, "sizes": groups | ({"y": expert * shared} if always else {})}
 
 
 def prediction_layers(f: Fields) -> None:
