@@ -8,12 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, rms_norm
+from peakmem.architectures.jamba import attention
+from peakmem.estimate.causal_conv import remembered_conv1d
+from peakmem.estimate.chunk_scan import HEADS, chunk_scan, selective_state_update
+from peakmem.estimate.delta_ops import exp
+from peakmem.estimate.experts import experts
+from peakmem.estimate.inference import state
+from peakmem.estimate.losses import causal_lm
+from peakmem.estimate.masks import layer_masks
+from peakmem.estimate.ops import activation, add, cast, mean_last, mul, neg, rsqrt, shift, square
+from peakmem.estimate.positions import positions
+from peakmem.estimate.routers import group_router
+from peakmem.estimate.shapes import piece, reshape, select, split, swap, view
 from peakmem.estimate.structure import Structure
+from peakmem.estimate.tape import Tensor, current, scope
+from peakmem.estimate.weights import embed, project, weight
 
 MIRRORS = ("transformers 5.24.0 models/nemotron_h/modeling_nemotron_h.py, without mamba-ssm and causal-conv1d, "
            "experts implementation grouped_mm")
-RUNS = ("inference",)
-UNKNOWN = "what the chunks of a Mamba 2 layer make on the way is not known to peakmem yet"
 
 
 def define(m: Structure) -> Definition:
@@ -40,15 +52,15 @@ def attention_rows(m: Structure) -> Iterator[Row]:
 def mixer_rows(m: Structure) -> Iterator[Row]:
     """NemotronHMamba2Mixer: gate, convolved part and time steps in one projection."""
     biased = m.has("mixer_bias")
-    yield Row("mixer.dt_bias", "am")
-    yield Row("mixer.A_log", "am")
-    yield Row("mixer.D", "am")
+    yield Row("mixer.dt_bias", HEADS)
+    yield Row("mixer.A_log", HEADS)
+    yield Row("mixer.D", HEADS)
     yield Row("mixer.conv1d.weight", "am*em+2*Gm*o 1 q")
     if m.has("conv_bias"):
         yield Row("mixer.conv1d.bias", "am*em+2*Gm*o")
     yield from linear("mixer.in_proj", "2*am*em+2*Gm*o+am", "h", biased)
-    yield from rms_norm("mixer.norm", "(am em)")
-    yield from linear("mixer.out_proj", "h", "(am em)", biased)
+    yield from rms_norm("mixer.norm", "(Gm rm em)")
+    yield from linear("mixer.out_proj", "h", "(Gm rm em)", biased)
 
 
 def sparse_rows(m: Structure) -> Iterator[Row]:
@@ -70,11 +82,108 @@ def plain_rows(m: Structure) -> Iterator[Row]:
     yield from linear("mixer.down_proj", "h", "f", m.has("mlp_bias"))
 
 
-def states(m: Structure, kind: str) -> Iterator[tuple[str, str, str]]:
-    """What a layer remembers: name, shape, dtype."""
-    if kind == "full":
-        yield "cached keys", f"b k {'t2' if m.decodes else 's'} d", ""
-        yield "cached values", f"b k {'t2' if m.decodes else 's'} d", ""
-    elif kind == "mamba":
-        yield "last tokens before the convolution", "b am*em+2*Gm*o q", ""
-        yield "state", "b am em o", "fp32"
+def forward(m: Structure, ids: Tensor) -> Tensor:
+    return causal_lm(m, lambda: model(m, ids), "model.embeddings")
+
+
+def model(m: Structure, ids: Tensor) -> Tensor:
+    with scope("model"):
+        x = inputs_embeds = embed(ids, "embeddings")
+        position_ids = positions()
+        mask, = layer_masks(m, x.dtype, ("full",)).values()
+        for kind in m.layers("layers"):
+            x = m.layer(block, x, mask if kind == "full" else None, position_ids, kind)
+        x = norm(x, "norm_f")
+        del inputs_embeds
+        return x
+
+
+def block(m: Structure, x: Tensor, mask: Tensor | None, position_ids: Tensor, kind: str) -> Tensor:
+    residual = x
+    x = norm(cast(x, m.dtype, "input of the norm"), "norm")
+    probabilities = None
+    if kind == "mamba":
+        x = mixer(m, x)
+    elif kind == "full":
+        x, probabilities = attention(m, x, mask, "mixer")
+    else:
+        x = moe(m, x) if kind == "moe" else plain(m, x, "mixer")
+    x = residual + x
+    del probabilities
+    return x
+
+
+def norm(x: Tensor, name: str) -> Tensor:
+    """NemotronHRMSNorm: the product with the weight is in fp32, too."""
+    with scope(name):
+        h = cast(x, "fp32", "input in fp32")
+        variance = mean_last(square(h))
+        h = mul(h, rsqrt(shift(variance)), "normalised in fp32")
+        return cast(mul(cast(weight("weight"), "fp32", "weight in fp32"), h, "output in fp32"), x.dtype, "output")
+
+
+def mixer(m: Structure, x: Tensor) -> Tensor:
+    """NemotronHMamba2Mixer."""
+    with scope("mixer"):
+        dtype = x.dtype
+        projected = project(x, "in_proj")
+        a = neg(exp(cast(weight("A_log"), "fp32")))
+        gate, x, dt = split(projected, 2, [("Gm", "rm", "em"), "am*em+2*Gm*o", ("Gm", "rm")])
+        x = remembered_conv1d(m, swap(x, "b am*em+2*Gm*o s"), "silu", "am*em+2*Gm*o")
+        if m.run == "inference" and not current().single:
+            x = piece(x, 2, "s")
+        x = swap(x, "b s am*em+2*Gm*o")
+        x, b, c = split(x, 2, [("Gm", "rm", "em"), ("Gm", "o"), ("Gm", "o")])
+        if current().single:
+            kept = state("state", f"b {HEADS} em o", "fp32")
+            x, b, c = view(select(x, 1), f"b {HEADS} em"), view(select(b, 1), "b Gm o"), view(select(c, 1), "b Gm o")
+            out = selective_state_update(kept, x, select(dt, 1), a, b, c, weight("D"), weight("dt_bias"))
+            out = view(out, "b s (Gm rm em)")
+            result = out
+        else:
+            result, last = chunk_scan(m, view(x, f"b s {HEADS} em"), dt, a, view(b, "b s Gm o"), view(c, "b s Gm o"),
+                                   weight("D"), weight("dt_bias"))
+            if m.run == "inference":
+                state("state", f"b {HEADS} em o", "fp32")
+            del last
+            out = reshape(result, "b s (Gm rm em)")
+        out = gated_norm(out, gate, "norm")
+        out = project(cast(out, dtype), "out_proj")
+        del result
+        return out
+
+
+def gated_norm(x: Tensor, gate: Tensor, name: str) -> Tensor:
+    """NemotronHRMSNormGated: times silu of the gate, then each group by itself."""
+    with scope(name):
+        dtype = x.dtype
+        x = cast(x, "fp32", "input in fp32")
+        x = mul(x, activation(cast(gate, "fp32", "gate in fp32"), "silu"), "gated")
+        groups = view(x, "b s Gm (rm em)")
+        variance = mean_last(square(groups))
+        groups = mul(groups, rsqrt(shift(variance)), "normalised in fp32")
+        x = view(groups, "b s (Gm rm em)")
+        return mul(weight("weight"), cast(x, dtype, "normalised"), "output")
+
+
+def moe(m: Structure, x: Tensor) -> Tensor:
+    """NemotronHMoE: chosen experts without a gate, perhaps on a latent, and shared ones."""
+    with scope("mixer"):
+        residuals = x
+        logits, weights, numbers = group_router(m, x)
+        x = view(x, "(b s) h")
+        if m.has("expert_latent"):
+            x = project(x, "fc1_latent_proj")
+        x = experts(m, x, numbers, weights, lambda m, x: activation(x, m.activation), up="up_proj")
+        if m.has("expert_latent"):
+            x = project(x, "fc2_latent_proj")
+        x = view(x, "b s h")
+        x = add(x, plain(m, residuals, "shared_experts"))
+        del logits, weights, numbers, residuals
+        return x
+
+
+def plain(m: Structure, x: Tensor, name: str) -> Tensor:
+    """NemotronHMLP."""
+    with scope(name):
+        return project(activation(project(x, "up_proj"), m.activation), "down_proj")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from peakmem.estimate.alive import counts_until
 from peakmem.estimate.elsewhere import lines_elsewhere
-from peakmem.estimate.formulas import Count, add, number_of, settled, size_text, terms
+from peakmem.estimate.formulas import Count, number_of, settled, size_text, terms
 from peakmem.estimate.reasons import told_apart, why_of
 from peakmem.estimate.replay import value
 from peakmem.estimate.tape import Key, Tape
@@ -113,7 +114,7 @@ def go(walk: Walk, phase: int, regions: list[Region], limits: tuple[int, ...], c
     """Run one phase; `close(i)` where limit i is reached: before the next layer, in backward right after one."""
     done = reached = 0
     for j, region in enumerate(regions):
-        times, blocks = walk.times(region), sum(piece.block for piece in region.pieces)
+        times, blocks = walk.times(region), sum(piece.ends for piece in region.pieces)
         turn = 0
         while turn < times:
             before, closed = (walk.live, list(walk.by_kind)), reached
@@ -122,8 +123,8 @@ def go(walk: Walk, phase: int, regions: list[Region], limits: tuple[int, ...], c
                     close(reached)
                     reached += 1
                 walk.step(piece, (phase, j, turn, k), done)
-                done += piece.block
-                while backward and piece.block and reached < len(limits) and done == limits[reached]:
+                done += piece.ends
+                while backward and piece.ends and reached < len(limits) and done == limits[reached]:
                     close(reached)
                     reached += 1
             turn += 1
@@ -167,48 +168,6 @@ def located(phase: str, place: str, layer: str) -> str:
     return f"{phase}/{scope}".rstrip("/")
 
 
-def counts_until(walk: Walk, spot: Spot | None) -> dict[int, Count]:
-    """How often every storage is alive at an instant, by letters."""
-    counts: dict[int, Count] = {}
-    for i, (_, regions) in enumerate(walk.phases):
-        for j, region in enumerate(regions):
-            here = spot is not None and (i, j) == (spot.phase, spot.region)
-            times = walk.times(region)
-            for k, piece in enumerate(region.pieces):
-                whole = turn_count(region, times, spot.turn if spot and here else times)
-                extra = 0
-                if here and spot is not None:
-                    extra = len(piece.events) if k < spot.piece else spot.at + 1 if k == spot.piece else 0
-                tally(counts, piece.events, whole)
-                tally(counts, piece.events[:extra], {"": 1})
-            if here:
-                return counts
-    return counts
-
-
-def turn_count(region: Region, times: int, turns: int) -> Count:
-    """A number of repetitions, in letters where it is all of them or all but the last."""
-    count: Count = {}
-    if region.count and turns == times:
-        add(count, region.count, 1)
-    elif region.count and turns == times - 1 and turns:
-        add(count, region.count, 1)
-        add(count, "", -1)
-    elif turns:
-        add(count, "", turns)
-    return count
-
-
-def tally(counts: dict[int, Count], events: list[int], by: Count) -> None:
-    if not by:
-        return
-    for event in events:
-        count = counts.setdefault(event if event >= 0 else ~event, {})
-        sign = 1 if event >= 0 else -1
-        for letter, times in by.items():
-            count[letter] = count.get(letter, 0) + sign * times
-
-
 def formula_of(walk: Walk, counts: dict[int, Count], kind: int | None = None) -> tuple[str, str]:
     """The sum of what lives at an instant, in letters and in numbers, before rounding."""
     sums: dict[Key, Count] = {}
@@ -248,11 +207,12 @@ def lines_of(walk: Walk, layers: int, source: str) -> tuple[Line, ...]:
             for piece in region.pieces:
                 marks = dict(piece.places)
                 place = ""
+                rounds = times * walk.times(piece)
                 for at, event in enumerate(piece.events):
                     place = marks.get(at, place)
                     if event >= 0:
                         where = place or tape.records[event].scope
-                        born[event], made[event] = located(phase, where, "*"), times
+                        born[event], made[event] = located(phase, where, "*"), rounds
                         last = where
                     else:
                         freed[~event] = located(phase, place or last if at else place, "*")

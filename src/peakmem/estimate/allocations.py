@@ -10,7 +10,7 @@ from typing import Any
 
 from peakmem.estimate.replay import size, value
 from peakmem.estimate.tape import Tape
-from peakmem.estimate.walk import Region, regions_of
+from peakmem.estimate.walk import Piece, Region, regions_of
 
 Request = tuple[int, int]  # an id, and bytes: above 0 allocate, 0 free
 
@@ -41,10 +41,18 @@ class Requests:
             self.list.append((self.next, bytes_))
             self.next += 1
 
+    def number(self, tape: Tape) -> int:
+        """How many requests a tape makes."""
+        return sum(self.times(region) * self.times(piece) * len(piece.events)
+                   for _, regions in regions_of(tape) for region in regions for piece in region.pieces)
+
     def turns(self, region: Region) -> Iterator[list[int]]:
-        events = [event for piece in region.pieces for event in piece.events]
-        for _ in range(int(value(region.count, self.numbers)) if region.count else 1):
+        events = [event for piece in region.pieces for event in piece.events * self.times(piece)]
+        for _ in range(self.times(region)):
             yield events
+
+    def times(self, part: Region | Piece) -> int:
+        return int(value(part.count, self.numbers)) if part.count else 1
 
     def run(self, tape: Tape, events: list[int], sizes: Mapping[Any, int]) -> None:
         records, alive, requests = tape.records, self.alive, self.list

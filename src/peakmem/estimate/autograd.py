@@ -260,7 +260,7 @@ def run_node(tape: Tape, node: Node) -> None:
 
 
 def backward(tape: Tape, loss: Tensor, callbacks: list[Any] | None = None, nested: bool = False) -> None:
-    """loss.backward(): every node below the loss, folded layers as folds. The seed gradient lives to the end.
+    """loss.backward(): every node below the loss, folded layers and loops as such. The seed gradient lives to the end.
 
     nested: it runs inside a forward pass, and belongs to the stretch that is being written there.
     """
@@ -269,12 +269,15 @@ def backward(tape: Tape, loss: Tensor, callbacks: list[Any] | None = None, neste
     order = reachable(tape, loss.node)
     loss.node.buffer[loss.slot] = seed
     outer = tape.scope, tape.fold, tape.layer
-    fold = layer = ""
+    fold = layer = loop = ""
     order.reverse()
     while order:
         node = order.pop()
         if all(g is None for g in node.buffer):
             continue
+        if loop and (node.loop, node.layer) != (loop, layer):
+            tape.events.append(End())
+            loop = ""
         if not nested and (node.fold != fold or node.layer != layer):
             if layer:
                 tape.events.append(Block(False))
@@ -287,10 +290,16 @@ def backward(tape: Tape, loss: Tensor, callbacks: list[Any] | None = None, neste
             tape.fold, tape.layer = fold, layer
             if layer:
                 tape.events.append(Block(True))
-        tape.scope = node.scope
+        if node.loop and not loop:
+            loop = node.loop
+            tape.events.append(Begin(loop))
+        tape.scope, tape.loop = node.scope, loop
         tape.events.append(Place(f"{node.scope}/{node.op}"))
         run_node(tape, node)
         del node
+    if loop:
+        tape.events.append(End())
+        tape.loop = ""
     if layer:
         tape.events.append(Block(False))
     if fold:

@@ -33,17 +33,17 @@ def softplus(x: Tensor) -> Tensor:
 def cumsum(x: Tensor) -> Tensor:
     """cumsum: nothing is kept; `grad.flip(dim).cumsum(dim).flip(dim)` makes two tensors on the way."""
     n = Node("cumsum", x)
-    out = result_like(n, x, None, "cumulative sum")
+    out = n.makes(x.dims, x.dtype, None, "cumulative sum")
     n.gradient(0, temporaries=((x.dims, x.dtype), (x.dims, x.dtype)))
     return n.output(out)
 
 
 def masked_fill(x: Tensor, mask: Tensor) -> Tensor:
-    """masked_fill with a number: keeps the mask; the gradient is a new tensor."""
+    """masked_fill with a number: keeps the mask; result and gradient are contiguous copies, filled in place."""
     n = Node("masked_fill", x)
     n.saves(mask, f"which elements {n.scope} hid")
-    out = result_like(n, x, None, "masked")
-    n.gradient(0, memory="grad")
+    out = n.makes(x.dims, x.dtype, None, "masked")
+    n.gradient(0)
     return n.output(out)
 
 
@@ -114,15 +114,17 @@ def keys_across(x: Tensor, target: str) -> Tensor:
     return swap(x, target)
 
 
-def pad_tokens(x: Tensor, whole: bool) -> Tensor:
+def pad_tokens(x: Tensor, whole: bool, at: int = 2, chunk: str = "64") -> Tensor:
     """F.pad of the tokens to whole chunks: a copy in any case, and another backward (ConstantPadNdBackward0).
 
-    Where nothing is to be padded it is a clone, which keeps the order of x.
+    Where nothing is to be padded it is a clone, which keeps the order of x; else it has x's suggested memory format
+    (constant_pad_nd in aten/src/ATen/native/PadNd.cpp). at: the dimension of the tokens.
     """
     n = Node("pad", x)
-    inside = dense_order(x.dims, x.memory) if whole else flat(x.dims)
-    memory = tuple(part for letter in inside for part in (("nc", "64") if letter == "s" else (letter,)))
-    out = n.makes((*x.dims[:2], ("nc", "64"), *x.dims[3:]), x.dtype, memory, "padded")
+    kept = whole or channels_last(x.dims, x.memory, current().ones)
+    inside = dense_order(x.dims, x.memory) if kept else flat(x.dims)
+    memory = tuple(part for letter in inside for part in (("nc", chunk) if letter == "s" else (letter,)))
+    out = n.makes((*x.dims[:at], ("nc", chunk), *x.dims[at + 1:]), x.dtype, memory, "padded")
     n.gradient(0, "clone")
     return n.output(out)
 

@@ -31,26 +31,40 @@ def envelope(program: Program) -> tuple[tuple[tuple[Term, int], ...], ...]:
     return tuple(tuple(sorted(total.items())) for total in undominated(found, program))
 
 
-def maxima(part: Stretch, total: int) -> tuple[list[dict[int, int]], dict[int, int]]:
-    """Counts by size wherever an allocation is followed by a free, and at the end of the stretch."""
-    counts: dict[int, int] = {}
-    tops: list[dict[int, int]] = []
+def maxima(part: Stretch, total: int) -> tuple[list[Sum], Sum]:
+    """Sums wherever an allocation is followed by a free, and at the end of the stretch."""
+    live: Sum = {}
+    found: list[Sum] = []
+    for times, steps in part.parts:
+        tops, delta = counted(steps, total)
+        for top in tops:
+            found.append(plus(live, top, ""))
+            if times:
+                found.append(plus(plus(plus(live, top, ""), delta, times), delta, "", -1))
+        live = plus(live, delta, times)
+    return found, live
+
+
+def counted(steps: tuple[int, ...], total: int) -> tuple[list[Sum], Sum]:
+    """Counts by size, of each size once, wherever an allocation is followed by a free, and at the end."""
+    counts: dict[Term, int] = {}
+    tops: list[Sum] = []
     rising = False
-    for step in part.steps:
+    for step in steps:
         key, sign = (step, 1) if step < total else (step - total, -1)
         if sign < 0 and rising:
             tops.append(dict(counts))
         rising = sign > 0
-        counts[key] = counts.get(key, 0) + sign
+        counts[key, ""] = counts.get((key, ""), 0) + sign
     if rising:
         tops.append(dict(counts))
     return tops, counts
 
 
-def plus(live: Sum, counts: dict[int, int], letter: str, times: int = 1) -> Sum:
+def plus(live: Sum, counts: Sum, letter: str, times: int = 1) -> Sum:
     result = dict(live)
-    for item, count in counts.items():
-        key: Term = item if isinstance(item, tuple) else (item, letter)
+    for (size, inside), count in counts.items():
+        key = size, f"({letter})*({inside})" if letter and inside else letter or inside
         result[key] = result.get(key, 0) + times * count
     return {key: count for key, count in result.items() if count}
 

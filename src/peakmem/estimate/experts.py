@@ -16,7 +16,7 @@ from peakmem.estimate.ops import activation, cast, mul, promote, softmax, total_
 from peakmem.estimate.packed import Packed, product_fused
 from peakmem.estimate.param_adapters import adapted_weights, router_delta, router_weight
 from peakmem.estimate.positions import made
-from peakmem.estimate.shapes import index, split, view
+from peakmem.estimate.shapes import index, split, swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Tensor, current, scope
 from peakmem.estimate.weights import product, weight
@@ -24,15 +24,16 @@ from peakmem.estimate.weights import product, weight
 Gate = Callable[[Structure, Tensor], Tensor]
 
 
-def router(m: Structure, x: Tensor, keeps_dtype: bool) -> tuple[Tensor, Tensor, Tensor]:
+def router(m: Structure, x: Tensor, keeps_dtype: bool, name: str = "gate",
+           as_rows: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """MixtralTopKRouter, Qwen3MoeTopKRouter: logits, and each row's K weights and expert numbers.
 
     keeps_dtype: Qwen3-MoE, whose softmax takes the logits as they are and whose weights return to their dtype;
-    Mixtral copies the logits to fp32 first and stays there.
+    Mixtral copies the logits to fp32 first and stays there. as_rows: Jamba, whose weights get the dtype of the rows.
     """
-    with scope("gate"):
+    with scope(name):
         delta = router_delta()
-        x = view(x, "(b s) h")
+        x = x if as_rows else view(x, "(b s) h")
         w = router_weight(delta)
         logits = product(x, w, None)
         if (seen := current().router_logits) is not None:
@@ -42,30 +43,33 @@ def router(m: Structure, x: Tensor, keeps_dtype: bool) -> tuple[Tensor, Tensor, 
         if m.has("norm_topk"):
             values = divide_in_place(values, total_over(values, 1, keep=True))
         if keeps_dtype:
-            values = cast(values, logits.dtype, "expert weights")
+            values = cast(values, x.dtype if as_rows else logits.dtype, "expert weights")
         del delta, w
         return logits, values, numbers
 
 
 def experts(m: Structure, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor, gate: Gate | None = None,
-            biased: bool = False) -> Tensor:
+            biased: bool = False, up: str = "gate_up_proj") -> Tensor:
     """grouped_mm_experts_forward on rows x of (b s, h): sorted by expert, two grouped products, sorted back.
 
     gate: the experts' own `_apply_gate`; biased: each product has a bias, picked for every row and added in place.
+    up: the first matrices; `up_proj` where nothing is gated.
     """
+    width = x.dims[1]
     with scope("experts"):
-        gate_up_proj, down_proj = adapted_weights(m)
+        gate_up_proj, down_proj = adapted_weights(m) if up == "gate_up_proj" else (weight(up), weight("down_proj"))
         sample_weights = view(top_k_weights, "(b s K)")
         expert_ids_g = made("(b s K)", "int64", "expert numbers, sorted")
         perm = made("(b s K)", "int64", "order by expert")
-        selected = index(x, made("(b s K)", "int64", "row of each sorted place"), "(b s K) h", "rows, by expert")
+        selected = index(x, made("(b s K)", "int64", "row of each sorted place"),
+                         (("b", "s", "K"), width), "rows, by expert")
         sample_weights_g = index(sample_weights, perm, "(b s K)", "expert weights, sorted")
         histc_input = made("(b s K)", "int32", "expert numbers in int32")
         tokens_per_expert = made("E", "int32", "rows per expert")
         offsets = made("E", "int32", "where each expert ends")
         biases = picked("gate_up_proj_bias", expert_ids_g) if biased else None
         gate_up = gate_up_proj if isinstance(gate_up_proj, Parameter) else gate_up_proj.folded()
-        proj_out = grouped(selected, gate_up, "gate_up_proj", offsets, biases)
+        proj_out = grouped(selected, gate_up, up, offsets, biases)
         proj_out = (gate or gated)(m, proj_out)
         biases = picked("down_proj_bias", expert_ids_g) if biased else None
         down = down_proj if isinstance(down_proj, Parameter) else down_proj.folded()
@@ -73,8 +77,8 @@ def experts(m: Structure, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor,
         weighted_out = mul(proj_out, view(sample_weights_g, "(b s K) 1"), "output, weighted")
         inv_perm = made("(b s K)", "int64", "order back")
         made("(b s K)", "int64", "arange")
-        weighted_out = index(weighted_out, inv_perm, "(b s K) h", "output, in order")
-        final = total_over(view(weighted_out, "(b s) K h"), 1)
+        weighted_out = index(weighted_out, inv_perm, (("b", "s", "K"), width), "output, in order")
+        final = total_over(view(weighted_out, (("b", "s"), ("K",), width)), 1)
         final = cast(final, x.dtype, "output")
         del expert_ids_g, histc_input, tokens_per_expert, gate_up, down, gate_up_proj, down_proj
         return final
@@ -99,6 +103,8 @@ def grouped(x: Tensor, w: Tensor, name: str, offsets: Tensor, biases: Tensor | N
     transposed view (derivatives.yaml, _grouped_mm).
     """
     with scope(name):
+        if biases is None and not isinstance(w, Packed):
+            w = swap(w, w.dims)  # transpose(-2, -1), older than the copy of x
         x = cast(x, w.dtype)
         if isinstance(w, Packed):
             y = product_fused(x, w, w.dims[1 if biases is None else 2])

@@ -32,7 +32,7 @@ def count_text(count: Count, numbers: Mapping[str, Any] | None = None) -> str:
     for letter, times in sorted(count.items(), key=lambda item: (item[0] == "", item[0])):
         if not times:
             continue
-        word = "" if not letter else letter if numbers is None else str(value(letter, numbers))
+        word = "" if not letter else letter.replace("*", "·") if numbers is None else str(value(letter, numbers))
         size = abs(times)
         term = str(size) if not word else word if size == 1 else f"{size}·{word}"
         sign = "+ " if times > 0 else "− "

@@ -25,13 +25,16 @@ LOSS_NOTES: Mapping[str, tuple[str, ...]] = {
 
 
 def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str, head: str = "lm_head",
-              extra: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-    """A decoder with a head: `run` gives the last hidden states; extra: what is added to the loss."""
+              extra: Callable[[Tensor], Tensor] | None = None, casts: bool = False) -> Tensor:
+    """A decoder with a head: `run` gives the last hidden states; extra: what is added to the loss.
+
+    casts: the head's input is cast to the dtype of its weight.
+    """
     hidden = last_position(m, run())
     if m.loss in ("fused", "chunked") and m.run == "training":
         loss = head_in_loss(m, hidden, head, tied_to(m, embedding))
         return loss if extra is None else extra(loss)
-    logits = project(hidden, head, tied_to(m, embedding))
+    logits = project(cast(hidden, m.dtype) if casts else hidden, head, tied_to(m, embedding))
     if m.has("scaled_logits"):
         logits = scale(logits, "logits, scaled")
     if m.has("logit_softcap"):

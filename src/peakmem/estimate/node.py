@@ -47,7 +47,7 @@ class Node:
     """One operation in the graph: declared once, in the order in which things happen."""
 
     __slots__ = ("op", "edges", "saved", "gradients", "sequence", "scope", "fold", "active", "buffer", "tape",
-                 "deliver", "layer", "hook", "incoming", "held", "call", "scratches", "formula")
+                 "deliver", "layer", "loop", "hook", "incoming", "held", "call", "scratches", "formula")
 
     def __init__(self, op: str, *inputs: Tensor, starts: bool = False) -> None:
         self.op = op
@@ -66,7 +66,7 @@ class Node:
         self.saved: list[Any] = []
         self.gradients: list[Gradient] = []
         self.sequence = tape.sequence = tape.sequence + 1
-        self.fold, self.layer = tape.fold, tape.layer
+        self.fold, self.layer, self.loop = tape.fold, tape.layer, tape.loop
         self.buffer: list[Tensor | None] = [None]
         self.deliver: tuple[int, ...] = ()
         self.incoming: Dims | None = None

@@ -190,7 +190,8 @@ def activation(x: Tensor, kind: str) -> Tensor:
     if kind == "gelu_new":
         return gelu_new(x)
     if kind == "relu2":
-        return square(activation(x, "relu"))
+        applied = activation(x, "relu")  # alive until the square exists
+        return square(applied)
     if kind == "quick_gelu":  # transformers' QuickGELUActivation: x·sigmoid(1.702·x)
         return mul(x, activation(scale(x), "sigmoid"), "gelu")
     by_output = kind in ("relu", "sigmoid")

@@ -23,10 +23,14 @@ OLD_NAMES = {
 }
 """What people call the parameters: the modules of transformers 4 (peft's utils/transformers_weight_conversion.py)."""
 
+CONVERTED = ("mixtral", "qwen3_moe", "qwen3_next", "deepseek_v2", "deepseek_v3")
+"""Architectures whose modules of transformers 4 peft knows (_MODEL_TO_CONVERSION_PATTERN)."""
+
 
 def adapts(m: Structure, parameter: str) -> bool:
     """Whether this parameter of a sparse layer gets an adapter."""
-    return any(pattern == "all-linear" or pattern in OLD_NAMES[parameter] for pattern in m.lora)
+    return m.architecture in CONVERTED and any(pattern == "all-linear" or pattern in OLD_NAMES[parameter]
+                                               for pattern in m.lora)
 
 
 class Factors(NamedTuple):

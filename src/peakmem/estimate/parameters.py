@@ -19,7 +19,9 @@ from peakmem.estimate.stored import is_bank, is_packed, lies_in_first
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Tape, Tensor
 
-LINEAR = ("linear", "conv1d")
+LINEAR = ("linear", "conv1d", "linear, read")
+NO_ADAPTER_ON = {"mamba": "layers.*.mixer.out_proj", "nemotron_h": "layers.*.mixer.out_proj"}
+"""peft 0.21.2, tuners/tuners_utils.py, _check_lora_target_modules_mamba."""
 HEADS = ("lm_head", "embed_out", "output_layer", "cls.predictions.decoder", "classifier")
 
 
@@ -68,7 +70,7 @@ def make_rows(tape: Tape, m: Structure, rows: Iterator[Row], layer: str, fold: s
             outputs, inputs = (shape[1], shape[0]) if row.module == "conv1d" else (shape[0], shape[1])
             waiting = module, [(f"{module}.lora_A.default.weight", (("r",), inputs)),
                                (f"{module}.lora_B.default.weight", (outputs, ("r",)))]
-            adapter = adapter._replace(reached=row.reached)
+            adapter = adapter._replace(reached=row.reached and row.module != "linear, read")
     make_adapters(tape, waiting[1], layer, fold, adapter)
 
 
@@ -140,6 +142,11 @@ def check_parts(m: Structure) -> None:
         raise Impossible(f"--lora-dropout: peft has none for adapters on {', '.join(stacked)}, which are parameters, "
                          "not linear layers")
     for pattern in m.lora:
+        if m.architecture in NO_ADAPTER_ON and is_target(NO_ADAPTER_ON[m.architecture], pattern):
+            others = ", ".join(dict.fromkeys(name for module in linear
+                                             if (name := module.rpartition(".")[2]) != "out_proj"))
+            raise Impossible(f"--lora-targets {printable(pattern)}: peft refuses adapters on out_proj of "
+                             f"{m.architecture}, which its fused kernel reads; name others: {others}")
         if words and pattern not in words:
             raise Impossible(f"--lora-targets {printable(pattern)}: --implementation {m.implementation} adapts "
                              f"{', '.join(words)}")

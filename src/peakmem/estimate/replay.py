@@ -17,10 +17,13 @@ ROUNDING = 512  # the caching allocator's smallest block (c10/cuda/CUDACachingAl
 
 
 class Stretch(NamedTuple):
-    """Events between two marks: signed positions in the program's list of sizes; times is a letter or empty."""
+    """Events between two marks; times: how often they happen, a letter or empty.
+
+    parts: signed positions in the program's list of sizes, each row with how often it happens within the stretch.
+    """
 
     times: str
-    steps: tuple[int, ...]
+    parts: tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class Program(NamedTuple):
@@ -44,14 +47,22 @@ def compiled(tape: Tape) -> Program:
     place = [-1 if record.scratch else index.setdefault(record.key, len(index)) for record in tape.records]
     total = len(index)
     phases: list[tuple[str, list[Stretch]]] = []
+    parts: list[tuple[str, tuple[int, ...]]] = []
     steps: list[int] = []
-    count = ""
+    marks: list[str] = []
 
-    def close() -> None:
+    def cut() -> None:
         nonlocal steps
         if steps:
-            phases[-1][1].append(Stretch(count, tuple(steps)))
+            parts.append((marks[1] if len(marks) > 1 else "", tuple(steps)))
         steps = []
+
+    def close() -> None:
+        nonlocal parts
+        cut()
+        if parts:
+            phases[-1][1].append(Stretch(marks[0] if marks else "", tuple(parts)))
+        parts = []
 
     for event in tape.events:
         if type(event) is int:
@@ -63,11 +74,11 @@ def compiled(tape: Tape) -> Program:
                 close()
             phases.append((event.name, []))
         elif type(event) is Begin:
-            close()
-            count = event.times
+            (cut if marks else close)()
+            marks.append(event.times)
         elif type(event) is End:
-            close()
-            count = ""
+            (cut if len(marks) > 1 else close)()
+            marks.pop()
     close()
     return Program(tuple(index), tuple((name, tuple(parts)) for name, parts in phases))
 
@@ -83,9 +94,15 @@ def replay(program: Program, numbers: Mapping[str, Any], rounding: int = ROUNDIN
     levels = {}
     for name, parts in program.phases:
         start = peak = live
-        for count, steps in parts:
-            sums = list(accumulate(map(take, steps)))
-            highest, delta = max(sums), sums[-1]
+        for count, rows in parts:
+            highest = delta = 0
+            for inside, steps in rows:
+                sums = list(accumulate(map(take, steps)))
+                turns = value(inside, numbers) if inside else 1
+                if turns > 0:
+                    top, change = max(sums), sums[-1]
+                    highest = max(highest, delta + top, delta + top + (turns - 1) * change)
+                    delta += turns * change
             if not count:
                 peak = max(peak, live + highest)
                 live += delta

@@ -16,6 +16,7 @@ from peakmem.tables.device import HANDLES, context, cublas_workspace
 from peakmem.tables.gpus import GPU, find_gpu
 
 MOST_LAYERS = 2_000  # beyond, one request after the other takes too long for an answer at once
+MOST_REQUESTS = 400_000  # of one step: a loop over tokens in every layer makes as many
 
 
 @lru_cache(maxsize=64)
@@ -25,7 +26,7 @@ def workspace_of(gpu: str) -> tuple[int, str]:
 
 
 def totals_of(structure: Structure, numbers: Mapping[str, Any], layers: int, gpu: str, tensors: int) -> Totals:
-    """All four totals on a named GPU. With very deep models only `tensors` is known.
+    """All four totals on a named GPU. With very deep models and very long loops only `tensors` is known.
 
     Two steps are run, the first makes the optimizer states; the cuBLAS workspaces come with the first products of
     the forward and of the backward. Nothing else uses the GPU, expandable segments are off. Where what is cached would
@@ -38,6 +39,8 @@ def totals_of(structure: Structure, numbers: Mapping[str, Any], layers: int, gpu
     requests = Requests(numbers)
     workspace = workspace_of(gpu)[0]
     steady = interpret(structure)
+    if requests.number(steady) > MOST_REQUESTS:
+        return Totals(tensors)
     first = interpret(replace(structure, step="first")) if structure.run == "training" else steady
     names = [name for name, _ in regions_of(first)]
     seen: set[str] = set()

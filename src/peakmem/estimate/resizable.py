@@ -17,7 +17,7 @@ class Resizable(Storage):
         """Allocate. Each time is a birth of its own, with the same reasons."""
         if self.index < 0:
             old, self.index = self.record, len(self.tape.records)
-            self.record = Record(old.key, old.name, old.kind, self.tape.fold, False, self.tape.scope)
+            self.record = Record(old.key, old.name, old.kind, self.tape.times, False, self.tape.scope)
             self.record.why, self.record.purpose, self.record.source = old.why, old.purpose, old.source
             self.tape.records.append(self.record)
             self.events.append(self.index)

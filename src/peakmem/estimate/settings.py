@@ -53,7 +53,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
     narrow = narrow_window(model, setup)
     if narrow:
         switches.add("narrow_window")
-    if "av" in model.sizes and setup.sequence % 64 == 0:
+    if {"av", "cm"} & set(model.sizes) and setup.sequence % model.sizes.get("cm", 64) == 0:
         switches.add("whole_chunks")
     if setup.sequence % 8:
         switches.add("odd_sequence")
@@ -87,7 +87,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         checkpoint_save=kept_operations(setup),
         lora=targets_of(model.architecture, setup.lora_targets) if setup.lora_rank else (),
         frozen=tuple(part.strip() for part in setup.freeze.split(",") if part.strip()),
-        pieces=pieces_of(model, setup),
+        pieces=pieces_of(model, setup, unfold),
         loss=setup.loss,
         micro_batches=min(setup.accumulation, different_batches(setup)),
         optimizer=optimizer.name,
@@ -220,8 +220,8 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
     numbers |= loss_pieces(model, setup)
     numbers |= dict(model.sizes)
     numbers |= chosen_tokens(model, numbers)
-    if "av" in numbers:
-        numbers["nc"] = -(-setup.sequence // 64)
+    if "av" in numbers or "cm" in numbers:
+        numbers["nc"] = -(-setup.sequence // numbers.get("cm", 64))
     if "encoder_decoder" in model.switches:
         numbers["t"] = target_of(setup)
     numbers |= letters_of_towers(model)
@@ -233,13 +233,17 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
     return numbers
 
 
-def pieces_of(model: Model, setup: Setup) -> int:
-    """Chunks of 64 tokens in which the gated delta rule runs. Without a graph one step is like another.
+def pieces_of(model: Model, setup: Setup, unfold: bool = False) -> int:
+    """Chunks of 64 tokens in which the gated delta rule runs; without a graph one step is like another.
+
+    Mamba's scan runs token by token: first, last and one that stands for those between.
 
     Errors: Impossible beyond `MOST_PIECES`.
     """
     if setup.loss == "pieces":
         return pieces_of_loss(setup)
+    if "l" in model.sizes:
+        return setup.sequence if unfold else min(setup.sequence, 3)
     if "av" not in model.sizes:
         return 1
     pieces = -(-setup.sequence // 64)

@@ -102,7 +102,7 @@ def alias(x: Tensor) -> Tensor:
 def select(x: Tensor, at: int) -> Tensor:
     """x[:, 0]: one element of a dimension, which goes. Backward makes a full tensor (SelectBackward0)."""
     gone = x.dims[at]
-    memory = tuple(GAP if letter == gone[0] else letter for letter in x.memory if letter not in gone[1:])
+    memory = tuple(GAP if letter in gone[:1] else letter for letter in x.memory if letter not in gone[1:])
     n = Node("select", x)
     n.gradient(0)
     return n.output(x.seen_as(x.dims[:at] + x.dims[at + 1:], memory))
@@ -114,7 +114,7 @@ def piece(x: Tensor, at: int, part: tuple[str, ...] | str) -> Tensor:
     old = x.dims[at]
     memory: list[str] = []
     for letter in x.memory:
-        if letter == old[0]:
+        if letter in old[:1]:
             memory += [GAP, *part]
         elif letter not in old:
             memory.append(letter)

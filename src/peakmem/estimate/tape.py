@@ -30,7 +30,10 @@ class Phase(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """What follows, up to the End, happens `times` times in a row; times is a letter such as `n-1`."""
+    """What follows, up to its End, happens `times` times in a row; times is a letter such as `n-1`.
+
+    Inside a repeated layer may be one more such stretch: a loop over tokens.
+    """
 
     times: str
 
@@ -181,6 +184,7 @@ class Tape:
         self.scope = ""
         self.layer = ""  # which copy of a repeated layer is being interpreted
         self.fold = ""  # how often the current stretch is repeated, as a letter
+        self.loop = ""  # how often what is written now happens in a row within one layer, as a letter
         self.kind = "temporary"
         self.grad_enabled = True
         self.adapter_drops = self.fused_kernels = False  # dropout before adapters; norms write over their gradients
@@ -225,7 +229,7 @@ class Tape:
         if key is None:
             letters = flat(dims)
             key = size_key(dtype, renamed(letters, self.letters) if self.letters else letters)
-        record = Record(key, name or self.scope, self.kind, self.fold, scratch, self.scope)
+        record = Record(key, name or self.scope, self.kind, self.times, scratch, self.scope)
         record.purpose, record.source = self.purpose, self.origin if self.purpose else ""
         if self.place != "device":
             record.place = self.place
@@ -235,7 +239,12 @@ class Tape:
 
     def count(self, op: str, scope: str, per_element: int, letters: Memory) -> None:
         """Note arithmetic done here: per element, and the letters whose product is the number of elements."""
-        self.flops.append((op, per_element, letters, self.fold))
+        self.flops.append((op, per_element, letters, self.times))
+
+    @property
+    def times(self) -> str:
+        """How often what is written now happens, as a letter."""
+        return f"({self.fold})*({self.loop})" if self.fold and self.loop else self.fold or self.loop
 
     @contextmanager
     def repeated(self, count: str) -> Iterator[None]:
@@ -248,6 +257,18 @@ class Tape:
         yield
         self.events.append(End())
         self.fold = outer
+
+    @contextmanager
+    def looped(self, count: str) -> Iterator[None]:
+        """What happens inside happens `count` times in a row within its layer; an empty count is once."""
+        if not count:
+            yield
+            return
+        self.loop = count
+        self.events.append(Begin(count))
+        yield
+        self.events.append(End())
+        self.loop = ""
 
     def finish(self) -> None:
         """Cut the events off from the storages that still live, which may die whenever they like.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from peakmem.estimate.account import RECIPES, SINGLE, kinds_of, located
 from peakmem.estimate.tape import Tape
-from peakmem.estimate.walk import Piece, Region, Walk
+from peakmem.estimate.walk import Piece, Walk
 from peakmem.ledger import KINDS
 
 MOST = 40_000
@@ -39,28 +39,40 @@ def steps(walk: Walk, layers: int, most: int = MOST) -> Iterator[Step]:
         phase, done = name.split(".")[0], 0
         for region in regions:
             times = walk.times(region)
-            blocks = sum(piece.block for piece in region.pieces)
+            blocks = sum(piece.ends for piece in region.pieces)
             head = keep if times > 2 * keep + 1 else times
             turn = 0
             while turn < times:
                 for piece in region.pieces:
-                    yield from events(walk, piece, phase, name, done, layers)
-                    done += piece.block
+                    yield from rounds(walk, piece, keep, phase, name, done, layers)
+                    done += piece.ends
                 turn += 1
                 if turn == head and times > head:
                     away = times - 2 * head
-                    yield from left_out(region, phase, name, done, layers, away)
+                    yield from left_out(walk, region.pieces, phase, name, done, layers, away)
                     turn, done = turn + away, done + away * blocks
 
 
 def kept(walk: Walk, most: int) -> int:
     """How many repetitions of each stretch are shown at its start, and again at its end."""
-    sizes = [(walk.times(region), sum(len(piece.events) for piece in region.pieces))
-             for _, regions in walk.phases for region in regions]
-    keep = max([times for times, _ in sizes], default=1)
-    while keep > 1 and sum(min(times, 2 * keep) * size for times, size in sizes) > most:
+    sizes = [(walk.times(region), walk.times(piece), len(piece.events))
+             for _, regions in walk.phases for region in regions for piece in region.pieces]
+    keep = max([max(times, turns) for times, turns, _ in sizes], default=1)
+    while keep > 1 and sum(min(times, 2 * keep) * min(turns, 2 * keep) * size for times, turns, size in sizes) > most:
         keep = keep * 3 // 4
     return max(keep, 1)
+
+
+def rounds(walk: Walk, piece: Piece, keep: int, phase: str, name: str, done: int, layers: int) -> Iterator[Step]:
+    """One piece, as often as it happens; of many times the first and the last."""
+    times = walk.times(piece)
+    head = keep if times > 2 * keep + 1 else times
+    for _ in range(head):
+        yield from events(walk, piece, phase, name, done, layers)
+    if times > head:
+        yield from left_out(walk, [piece], phase, name, done, layers, times - 2 * head)
+        for _ in range(head):
+            yield from events(walk, piece, phase, name, done, layers)
 
 
 def events(walk: Walk, piece: Piece, phase: str, name: str, done: int, layers: int) -> Iterator[Step]:
@@ -75,13 +87,15 @@ def events(walk: Walk, piece: Piece, phase: str, name: str, done: int, layers: i
         yield Step(event if event >= 0 else ~event, event >= 0, row, located(name, where, str(number)))
 
 
-def left_out(region: Region, phase: str, name: str, done: int, layers: int, away: int) -> Iterator[Step]:
+def left_out(walk: Walk, pieces: list[Piece], phase: str, name: str, done: int, layers: int,
+             away: int) -> Iterator[Step]:
     """The net change of repetitions that are not shown: what each leaves behind or takes away."""
     net: dict[int, int] = {}
-    for piece in region.pieces:
+    for piece in pieces:
+        times = walk.times(piece) if len(pieces) > 1 else 1
         for event in piece.events:
             storage = event if event >= 0 else ~event
-            net[storage] = net.get(storage, 0) + (1 if event >= 0 else -1)
+            net[storage] = net.get(storage, 0) + (times if event >= 0 else -times)
     row, moment = row_of(phase, done, layers), f"{name}/{away:,} repetitions left out"
     changes = [(storage, change) for storage, change in net.items() if change]
     for i, (storage, change) in enumerate(changes, 1):

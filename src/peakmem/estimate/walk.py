@@ -16,10 +16,14 @@ from peakmem.ledger import KINDS
 
 
 class Piece:
-    """Events between two marks, with the places where they happen; `block`: they are a layer's."""
+    """Events between two marks, with the places where they happen.
 
-    def __init__(self, block: bool) -> None:
-        self.block = block
+    block: a layer begins with them; ends: one ends. count: how often they happen in a row within their region;
+    empty: once.
+    """
+
+    def __init__(self, block: bool, count: str = "") -> None:
+        self.block, self.ends, self.count = block, False, count
         self.events: list[int] = []
         self.places: list[tuple[int, str]] = []
 
@@ -43,7 +47,7 @@ class Region:
 
 @immutable
 class Spot:
-    """An instant: after event `at` of a piece, in repetition `turn` of a region."""
+    """An instant: after event `at` of a piece, in repetition `inside` of it and `turn` of its region."""
 
     phase: int
     region: int
@@ -51,6 +55,7 @@ class Spot:
     piece: int
     at: int
     layer: int  # layers that have begun and ended before, in this phase
+    inside: int = 0
 
 
 class Highest:
@@ -65,6 +70,7 @@ def regions_of(tape: Tape) -> list[tuple[str, list[Region]]]:
     phases: list[tuple[str, list[Region]]] = []
     region = Region("", [])
     piece = Piece(False)
+    depth = 0
     for event in tape.events:
         kind = type(event)
         if kind is int:
@@ -76,15 +82,21 @@ def regions_of(tape: Tape) -> list[tuple[str, list[Region]]]:
             region.pieces.append(piece)
             phases.append((event.name, [region]))
         elif kind is Block:
+            piece.ends = not event.begins
             piece = Piece(event.begins)
             region.pieces.append(piece)
+        elif (kind is Begin and depth) or (kind is End and depth > 1):  # within a repeated layer
+            depth += 1 if kind is Begin else -1
+            piece = Piece(False, event.times if kind is Begin else "")
+            region.pieces.append(piece)
         elif kind is Begin or kind is End:
+            depth = int(kind is Begin)
             region, piece = Region(event.times if kind is Begin else "", []), Piece(False)
             region.pieces.append(piece)
             phases[-1][1].append(region)
     for _, found in phases:
         for part in found:
-            part.pieces = [piece for piece in part.pieces if piece.events or piece.block]
+            part.pieces = [piece for piece in part.pieces if piece.events or piece.block or piece.ends]
         found[:] = [part for part in found if part.pieces]
     return phases
 
@@ -115,11 +127,22 @@ class Walk:
             for j, region in enumerate(found):
                 yield i, j, region
 
-    def times(self, region: Region) -> int:
-        return int(value(region.count, self.numbers)) if region.count else 1
+    def times(self, part: Region | Piece) -> int:
+        return int(value(part.count, self.numbers)) if part.count else 1
 
     def step(self, piece: Piece, spot: tuple[int, int, int, int], layer: int) -> None:
-        """Go through one piece once."""
+        """Go through one piece, as often as it happens."""
+        times = self.times(piece)
+        before = self.live, list(self.by_kind)
+        if times > 0:
+            self.once(piece, spot, layer, 0)
+        if times > 2:
+            self.skip(before, times - 2)
+        if times > 1:
+            self.once(piece, spot, layer, times - 1)
+
+    def once(self, piece: Piece, spot: tuple[int, int, int, int], layer: int, turn: int) -> None:
+        """Go through one repetition of a piece."""
         live, amounts = self.live, self.by_kind
         sizes, kinds, tops = self.sizes, self.kinds, self.kind_peaks
         best, best_at, best_kinds = self.moment.bytes if self.moment.spot else -1, -1, tuple(amounts)
@@ -134,10 +157,10 @@ class Walk:
             if live > best:
                 best, best_at, best_kinds = live, at, tuple(amounts)
             if amounts[kind] > tops[kind].bytes:
-                tops[kind].bytes, tops[kind].spot = amounts[kind], Spot(*spot, at, layer)
+                tops[kind].bytes, tops[kind].spot = amounts[kind], Spot(*spot, at, layer, turn)
         self.live = live
         if best_at >= 0:
-            self.moment = Highest(best, Spot(*spot, best_at, layer), best_kinds)
+            self.moment = Highest(best, Spot(*spot, best_at, layer, turn), best_kinds)
         if best > self.peak.bytes and self.moment.spot:
             self.peak = self.moment
 

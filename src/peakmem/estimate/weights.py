@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from peakmem.estimate.attention import bmm
 from peakmem.estimate.inplace import add_into
 from peakmem.estimate.layout import Dims, flat, is_contiguous, squeezed, viewable
 from peakmem.estimate.node import Node
@@ -22,7 +23,7 @@ from peakmem.estimate.ops import (
 )
 from peakmem.estimate.packed import Packed, cloned, packed_product, with_adapter
 from peakmem.estimate.scratch import embedding_backward
-from peakmem.estimate.shapes import clone, shaped
+from peakmem.estimate.shapes import clone, expand, shaped, swap, view
 from peakmem.estimate.tape import Parameter, Tensor, current, scope
 
 
@@ -67,7 +68,7 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
     """
     if isinstance(w, Packed):
         return packed_product(x, w, w.dims[1] if transposed else w.dims[0])
-    given = x, w  # what the caller hands over lives until the call is over
+    given = x, w  # what a caller hands over lives until the call is over; autocast is one, too
     if transposed:  # autocast takes the arguments from right to left: addmm(bias, x, weight), linear(x, weight, bias)
         w = autocast(w)
         x = autocast(x)
@@ -76,11 +77,16 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
         bias = None if bias is None else autocast(bias)
         w = autocast(w)
         x = autocast(x)
+    called = x, w
     out = w.dims[1] if transposed else w.dims[0]
     rows, flattened = x.dims[:-1], len(x.dims) > 2
     if bias is not None and flattened and not transposed and not is_contiguous(x.dims, x.memory, current().ones):
         return add_into(product(x, w, None), bias)  # Linear.cpp: addmm is for what is contiguous
     if flattened and not viewable(x.memory, (flat(rows), x.dims[-1]), current().ones):
+        if not w.needs_grad and bias is None:
+            return by_row_of_batch(x, w)
+        if bias is None:  # the weight's t() is older than the copy: its gradient is handed on after that of x
+            w = swap(w, w.dims)
         x = clone(x)
     n = Node("mm" if bias is None else "addmm", x, w, *(() if bias is None else (bias,)))
     if n.needs(1):
@@ -102,8 +108,17 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
         # handed on at once, before any AccumulateGrad runs
         n.deliver = (2, 1, 0) if flattened else (0, 2, 1)
     n.incoming = (flat(rows), out)
-    del given
+    del given, called
     return n.output(y)
+
+
+def by_row_of_batch(x: Tensor, w: Tensor) -> Tensor:
+    """matmul on rows that cannot be flattened without a copy, by a matrix that wants no gradient: bmm on it as it lies.
+
+    Source: aten/src/ATen/native/LinearAlgebra.cpp, should_fold.
+    """
+    outputs, inputs = w.dims
+    return bmm(x, expand(view(swap(w, (inputs, outputs)), ((), inputs, outputs)), (x.dims[0], inputs, outputs)))
 
 
 def adapted(x: Tensor, transposed: bool = False, base: Callable[[Tensor], Tensor] | None = None) -> Tensor:

@@ -73,9 +73,10 @@ RECENT: Mapping[str, Row] = {
     "nemotron_h": {"vocab_size": 131072, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
                    "head_dim": 128, "attention_dropout": 0.0, "intermediate_size": 21504, "mlp_hidden_act": "relu2",
                    "mlp_bias": False, "tie_word_embeddings": False, "ssm_state_size": 128, "mamba_num_heads": 128,
-                   "mamba_head_dim": 64, "n_groups": 8, "conv_kernel": 4, "use_conv_bias": True, "use_bias": False,
-                   "chunk_size": 128, "n_routed_experts": 8, "output_router_logits": False,
-                   "moe_intermediate_size": 7688, "moe_shared_expert_intermediate_size": 7688,
+                   "mamba_head_dim": 64, "mamba_hidden_act": "silu", "n_groups": 8, "conv_kernel": 4,
+                   "use_conv_bias": True, "use_bias": False, "chunk_size": 128, "n_routed_experts": 8,
+                   "output_router_logits": False, "moe_intermediate_size": 7688,
+                   "moe_shared_expert_intermediate_size": 7688,
                    "moe_latent_size": None, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1,
                    "norm_topk_prob": True},
 }

@@ -71,7 +71,7 @@ def mamba(f: Fields) -> Sizes:
     return {
         "layers": f.count("num_hidden_layers"), "hidden": hidden, "heads": 1, "kv_heads": 1, "head_size": 1,
         "feed_forward": inner, "vocabulary": f.count("vocab_size"), "tied": f.flag("tie_word_embeddings"),
-        "activation": f.activation("hidden_act"), "switches": frozenset(switches),
+        "activation": f.activation("hidden_act"), "switches": frozenset({*switches, "float_logits", "eager_only"}),
         "sizes": {"l": inner, "o": f.count("state_size"), "q": f.count("conv_kernel"), "R": rank}}
 
 
@@ -115,6 +115,8 @@ def nemotron_h(f: Fields) -> Sizes:
     switches = {switch for field, switch in (("use_bias", "mixer_bias"), ("use_conv_bias", "conv_bias"),
                                              ("mlp_bias", "mlp_bias"), ("norm_topk_prob", "norm_topk"))
                 if f.flag(field)}
+    if f.activation("mamba_hidden_act") != "silu":
+        raise f.wrong("mamba_hidden_act", "peakmem knows silu in Mamba 2")
     if f.value("moe_latent_size") is not None:
         switches |= {"expert_latent"}
     return chosen | {
@@ -123,8 +125,9 @@ def nemotron_h(f: Fields) -> Sizes:
         "expert_feed_forward": f.count("moe_intermediate_size"), "vocabulary": f.count("vocab_size"),
         "tied": f.flag("tie_word_embeddings"), "activation": f.activation("mlp_hidden_act"),
         "attention_dropout": f.fraction("attention_dropout"),
-        "switches": frozenset({*switches, "correction_bias", *router(f)}),
-        "sizes": {"am": inner, "em": f.count("mamba_head_dim"), "Gm": groups, "o": f.count("ssm_state_size"),
+        "switches": frozenset({*switches, "correction_bias", "float_logits"}),
+        "sizes": {"am": inner, "rm": inner // groups, "em": f.count("mamba_head_dim"), "Gm": groups,
+                  "o": f.count("ssm_state_size"),
                   "q": f.count("conv_kernel"), "y": f.count("moe_shared_expert_intermediate_size"),
                   "lx": f.count("moe_latent_size", null=0), "G": f.count("n_group"), "Kg": f.count("topk_group"),
                   "cm": f.count("chunk_size")}}
