@@ -32,7 +32,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
     **{name: test_recent.BASE | config for name, config in test_recent.VARIANTS.items()},
     **{name: config for name, config in test_towers.VARIANTS.items() if name not in test_towers.GENERATES},
 }
-REFUSED = ("mamba", "jamba", "nemotron_h")  # training of these is refused
 CLASSES = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM", "t5": "AutoModelForSeq2SeqLM",
            "mt5": "AutoModelForSeq2SeqLM",
            "whisper": "WhisperForConditionalGeneration", "vit": "AutoModelForImageClassification",
@@ -107,6 +106,6 @@ def saved_by_peakmem(config: dict[str, Any]) -> Counter[int]:
     return found
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in REFUSED])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_saved_tensors_are_those_of_pytorch(family: str) -> None:
     assert saved_by_peakmem(FAMILIES[family]) == saved_by_pytorch(FAMILIES[family])

@@ -120,9 +120,3 @@ def for_the_kernel() -> None:
 def read(name: str) -> Parameter:
     """A parameter of a linear layer that is not run, whether or not peft has put an adapter around it."""
     return weight(name if has(name) else f"base_layer.{name}")
-
-
-def states(m: Structure, kind: str) -> Iterator[tuple[str, str, str]]:
-    """What a layer remembers: name, shape, dtype."""
-    yield "last tokens before the convolution", "b l q", ""
-    yield "state", "b l o", "fp32"

@@ -59,8 +59,13 @@ def qwen3_5(f: Fields) -> Sizes:
     return delta_net(f)
 
 
+SCAN = ("Mamba layers as transformers' own PyTorch code runs them, {}, without the packages mamba-ssm and "
+        "causal-conv1d: their kernels keep much less")
+
+
 def mamba(f: Fields) -> Sizes:
     """Mamba 1: no attention at all."""
+    f.notes.append(SCAN.format("token by token"))
     hidden = f.count("hidden_size")
     switches = {switch for field, switch in (("use_bias", "mixer_bias"), ("use_conv_bias", "conv_bias"),
                                              ("residual_in_fp32", "fp32_residual")) if f.flag(field)}
@@ -77,9 +82,13 @@ def mamba(f: Fields) -> Sizes:
 
 def jamba(f: Fields) -> Sizes:
     """Jamba: Mamba layers, one in eight with attention, and experts in every other layer."""
+    f.notes.append(SCAN.format("token by token"))
     sizes = {**decoder(f, *router(f)), **experts(f, "num_experts")}
     every, at = f.count("attn_layer_period"), f.count("attn_layer_offset", least=0)
     sparse, first = f.count("expert_layer_period"), f.count("expert_layer_offset", least=0)
+    for offset, period in (("attn_layer_offset", "attn_layer_period"), ("expert_layer_offset", "expert_layer_period")):
+        if f.count(offset, least=0) >= f.count(period):
+            raise Impossible(f"{f.file}: {f.said(offset)} must be smaller than {f.said(period)}")
     kinds = tuple(("full" if i % every == at else "mamba")
                   + ("" if sizes["experts"] > 1 and i % sparse == first else ", dense") for i in range(layers(f)))
     for field, switch in (("mamba_proj_bias", "mixer_bias"), ("mamba_conv_bias", "conv_bias")):
@@ -94,6 +103,7 @@ def jamba(f: Fields) -> Sizes:
 
 def nemotron_h(f: Fields) -> Sizes:
     """Nemotron-H: each layer is one of Mamba 2, attention, experts or a plain feed-forward."""
+    f.notes.append(SCAN.format("in chunks"))
     pattern = f.value("hybrid_override_pattern")
     listed = f.value("layer_types" if "layer_types" in f.given else "layers_block_type")
     words = [PATTERN.get(c, c) for c in pattern] if listed is None and isinstance(pattern, str) else listed
@@ -105,7 +115,10 @@ def nemotron_h(f: Fields) -> Sizes:
     if not set(kinds) <= set(PATTERN.values()):
         raise f.wrong("layers_block_type" if listed is not None else "hybrid_override_pattern",
                       "layers are Mamba (M), experts (E), attention (*) or a feed-forward (-)")
-    f.used |= {"num_hidden_layers"}
+    if f.given.get("num_hidden_layers") is not None and f.count("num_hidden_layers") != len(kinds):
+        said = "hybrid_override_pattern" if listed is None and pattern is not None else "layers_block_type"
+        raise Impossible(f"{f.file}: {said} has {len(kinds):,} layers{'' if said in f.given else ' by default'}, "
+                         f"{f.said('num_hidden_layers')}; give one letter or word for each layer")
     heads = f.count("num_attention_heads")
     chosen = experts(f, "n_routed_experts")
     inner, groups = f.count("mamba_num_heads"), f.count("n_groups")
