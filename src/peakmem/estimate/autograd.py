@@ -27,9 +27,10 @@ from peakmem.estimate.layout import (
     is_one,
     viewable,
 )
+from peakmem.estimate.marks import Marks
 from peakmem.estimate.node import Edge, Node, kept
 from peakmem.estimate.scratch import dense_for_product
-from peakmem.estimate.tape import Begin, Block, End, Parameter, Place, Tape, Tensor
+from peakmem.estimate.tape import Parameter, Tape, Tensor
 
 ALONE = (lambda x: getrefcount(x))(object())  # what one holder counts as: 2; where Python lends arguments (3.14), 1
 
@@ -268,42 +269,15 @@ def backward(tape: Tape, loss: Tensor, callbacks: list[Any] | None = None, neste
     seed = tape.new(loss.dims, loss.dtype, None, "loss gradient")
     order = reachable(tape, loss.node)
     loss.node.buffer[loss.slot] = seed
-    outer = tape.scope, tape.fold, tape.layer
-    fold = layer = loop = ""
+    marks = Marks(tape, nested)
     order.reverse()
     while order:
         node = order.pop()
         if all(g is None for g in node.buffer):
             continue
-        if loop and (node.loop, node.layer) != (loop, layer):
-            tape.events.append(End())
-            loop = ""
-        if not nested and (node.fold != fold or node.layer != layer):
-            if layer:
-                tape.events.append(Block(False))
-            if node.fold != fold:
-                if fold:
-                    tape.events.append(End())
-                if node.fold:
-                    tape.events.append(Begin(node.fold))
-            fold, layer = node.fold, node.layer
-            tape.fold, tape.layer = fold, layer
-            if layer:
-                tape.events.append(Block(True))
-        if node.loop and not loop:
-            loop = node.loop
-            tape.events.append(Begin(loop))
-        tape.scope, tape.loop = node.scope, loop
-        tape.events.append(Place(f"{node.scope}/{node.op}"))
+        marks.go_to(node)
         run_node(tape, node)
         del node
-    if loop:
-        tape.events.append(End())
-        tape.loop = ""
-    if layer:
-        tape.events.append(Block(False))
-    if fold:
-        tape.events.append(End())
-    tape.scope, tape.fold, tape.layer = outer if nested else ("", "", "")
+    marks.close()
     for callback in callbacks or ():
         callback()

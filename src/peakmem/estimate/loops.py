@@ -1,11 +1,38 @@
-"""What a loop over tokens collects: its middle repetitions are written down once (Structure.loop)."""
+"""What a loop over tokens collects: its middle repetitions are written down once."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from peakmem.estimate.layout import Dims
 from peakmem.estimate.node import Node
 from peakmem.estimate.shapes import shaped
-from peakmem.estimate.tape import Tensor, current
+from peakmem.estimate.tape import Begin, End, Tensor, current
+
+
+@contextmanager
+def looped(count: str) -> Iterator[None]:
+    """What happens inside happens `count` times in a row within its layer; an empty count is once."""
+    if not count:
+        yield
+        return
+    tape = current()
+    tape.loop = count
+    tape.events.append(Begin(count))
+    yield
+    tape.events.append(End())
+    tape.loop = ""
+
+
+def steps(pieces: int, letter: str) -> Iterator[None]:
+    """A loop of that many steps in a row: the first, those between, which one stands for, and the last.
+
+    pieces: how many are written down; not folded (more than three), each is one.
+    """
+    for i in range(pieces):
+        with looped(f"{current().letters.get(letter, letter)}-2" if i == 1 and pieces == 3 else ""):
+            yield
 
 
 class Gathered:
@@ -21,7 +48,7 @@ class Gathered:
         """The list goes: the last element first, as CPython does."""
         while self.items:
             count, x = self.items.pop()
-            with current().looped(count):
+            with looped(count):
                 del x
 
 

@@ -8,12 +8,22 @@ last of them. Whatever the layer's call holds (its input, masks, tables) lives u
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 from weakref import ref
 
 from peakmem.estimate.layout import Dims, Memory
 from peakmem.estimate.node import Node
 from peakmem.estimate.tape import Tape, Tensor, current
+
+
+class Keeper(Protocol):
+    """Sees every result that is made, and may hand out an older one instead."""
+
+    def call(self, op: str) -> int:
+        """An operation begins: which call of its name this is."""
+
+    def result(self, node: Node, dims: Dims, dtype: str, memory: Memory | None, name: str) -> Tensor:
+        """The operation's next result."""
 
 
 class _Stop(Exception):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from peakmem.estimate.attention import bmm
 from peakmem.estimate.delta_ops import exp, softplus
 from peakmem.estimate.layout import dims
-from peakmem.estimate.loops import Gathered, stacked
+from peakmem.estimate.loops import Gathered, stacked, steps
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import activation, add, autocast, cast, mul, promote
 from peakmem.estimate.positions import made
@@ -46,7 +46,7 @@ def selective_scan(m: Structure, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c:
     update = mul(discrete_b, cast(view(x, "b l s 1"), "fp32"), "updates of the state")
     state = made("b l o", dtype, "state before the first token")
     outputs = Gathered()
-    for _ in m.loop("s"):
+    for _ in steps(m.pieces, "s"):
         state = add(mul(select(discrete_a, 2), state, "state, decayed"), select(update, 2), "state")
         low = cast(state, dtype)
         column = view(select(c, 1), "b o 1")

@@ -166,17 +166,6 @@ class Structure:
                         tape.layer = outer
 
 
-    def loop(self, letter: str) -> Iterator[None]:
-        """A loop of that many steps in a row: the first, those between, which one stands for, and the last.
-
-        Not folded (`pieces` above three), every step is one.
-        """
-        tape = current()
-        between = f"{tape.letters.get(letter, letter)}-2"
-        for i in range(self.pieces):
-            with tape.looped(between if i == 1 and self.pieces == 3 else ""):
-                yield
-
     def kind_of(self, layer: str) -> str:
         """The kind of a layer, by its key from `copies`."""
         segment, _, place = layer.partition(":")[0].split(".")

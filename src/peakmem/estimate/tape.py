@@ -12,12 +12,13 @@ from _thread import RLock
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peakmem.estimate.layout import Dims, Memory, flat, renamed, size_key
 
 if TYPE_CHECKING:
     from peakmem.estimate.node import Node
+    from peakmem.estimate.recompute import Keeper
     from peakmem.estimate.structure import Segment
 
 Key = tuple[Any, ...]  # (bytes, letters) or ("+", key, key, …)
@@ -154,16 +155,6 @@ class Parameter(Tensor):
         return self.shard or self
 
 
-class Keeper(Protocol):
-    """Sees every result that is made, and may hand out an older one instead."""
-
-    def call(self, op: str) -> int:
-        """An operation begins: which call of its name this is."""
-
-    def result(self, node: Node, dims: Dims, dtype: str, memory: Memory | None, name: str) -> Tensor:
-        """The operation's next result."""
-
-
 class Tape:
     """Everything that happens to memory in one run, in order."""
 
@@ -257,18 +248,6 @@ class Tape:
         yield
         self.events.append(End())
         self.fold = outer
-
-    @contextmanager
-    def looped(self, count: str) -> Iterator[None]:
-        """What happens inside happens `count` times in a row within its layer; an empty count is once."""
-        if not count:
-            yield
-            return
-        self.loop = count
-        self.events.append(Begin(count))
-        yield
-        self.events.append(End())
-        self.loop = ""
 
     def finish(self) -> None:
         """Cut the events off from the storages that still live, which may die whenever they like.
