@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import pytest
 
 from peakmem.errors import Impossible
 from peakmem.estimate import estimate
+from peakmem.estimate.settings import structure_of
+from peakmem.immutable import replace
 from peakmem.readers.hf_config import from_config
 from peakmem.setup import Setup
 
@@ -47,3 +50,27 @@ def test_dropout_costs_a_mask_and_what_was_dropped() -> None:
     assert with_it.phases["after_forward"] > without.phases["after_forward"]
     with pytest.raises(Impossible, match="lora-dropout"):
         estimate(from_config({**MIXTRAL, "num_local_experts": 4}), lora_dropout=0.1, **given)
+
+
+def test_a_layer_under_a_reentrant_checkpoint_holds_its_output_during_its_backward(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch/utils/checkpoint.py, CheckpointFunction.backward: `outputs` is bound while autograd runs."""
+    pytest.importorskip("transformers")
+    from tests.estimate import traced_module
+
+    def reentrant(model: Any) -> Any:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})
+        return model
+
+    def whole(*given: Any, **more: Any) -> Any:
+        structure, numbers = structure_of(*given, **more)
+        return replace(structure, early_stop=False), numbers
+
+    config = {**LLAMA, "vocab_size": 40}  # so that the peak is in a layer
+    setup = Setup.of(sequence=72, batch=2, precision="bf16", optimizer_implementation="foreach")
+    real = traced_module.traced(config, setup, reentrant)
+    monkeypatch.setattr(traced_module, "structure_of", whole)
+    ours = traced_module.estimated(config, replace(setup, checkpoint="full"))
+    for phase in ("forward", "backward"):
+        levels = [list(accumulate(changes[phase])) for changes in (real, ours)]
+        assert [max(levels[0]), levels[0][-1]] == [max(levels[1]), levels[1][-1]], phase

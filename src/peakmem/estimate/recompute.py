@@ -91,6 +91,7 @@ class Frame:
         self.store: dict[tuple[str, int], list[Tensor]] = {}
         self.promised: list[ref[Promise]] = []
         self.collected = 0
+        self.output: Tensor | None = None  # of a second run that went to its end
         self.scope, self.layer, self.autocast = tape.scope, tape.layer, tape.autocast
 
     def promise(self, x: Tensor) -> Promise:
@@ -119,7 +120,8 @@ class Frame:
         tape.pack, tape.kind, tape.casts = self.collect, "activations", {}
         tape.keeper = Kept(self.store, self.save, first=False) if self.save else None
         try:
-            self.body(*self.inputs)
+            output = self.body(*self.inputs)
+            self.output = output.detached()  # CheckpointFunction.backward holds it until the layer's backward returns
         except _Stop:
             pass
         tape.casts = {}

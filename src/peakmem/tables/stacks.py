@@ -5,7 +5,8 @@ its name.
 
 shifted_logits     the loss copies the logits without their last position, contiguous, in fp32
 float_logits       the head's result is made fp32 at once, and that is what the model returns
-whole_recompute    use_reentrant: a layer that is run again runs to its end (the default of transformers 4)
+whole_recompute    use_reentrant: a layer that is run again runs to its end, and its result is held until its backward
+                   is over (the default of transformers 4)
 packed_inputs_kept bitsandbytes' 4-bit layers keep their input
 always_dequantised … and dequantise the matrix for any number of rows
 heads_copied       OPT copies queries, keys and values head by head; eager scores are kept before the floor
