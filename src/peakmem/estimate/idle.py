@@ -50,7 +50,7 @@ def reasons(model: Model, setup: Setup) -> Iterator[tuple[str, tuple[str, ...]]]
         if setup.loss != "chunked":
             yield "without --loss chunked", ("loss_chunks",)
     if not setup.lora_rank:
-        yield "without --lora-rank", ("lora_targets",)
+        yield "without --lora-rank", ("lora_targets", "lora_dropout")
     if "encoder_decoder" not in model.switches:
         yield "in a model without encoder and decoder", ("target",)
     if input_of(model, setup) and "words" not in model.sizes:

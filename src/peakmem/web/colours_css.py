@@ -35,5 +35,5 @@ def css() -> str:
     dimmed = "".join(f':root[data-only="{kind}"] :is(.seg,.on,.strip,.rule):not(.{kind}){{opacity:.2}}\n'
                      for kind in COLOURS)
     return (f":root{{{theme(False)}}}\n@media (prefers-color-scheme:dark){{:root:not([data-theme=light])"
-            f"{{{theme(True)}}}}}\n:root[data-theme=dark]{{{theme(True)}}}\n@media print{{:root:root:root{{{theme(False)}}}}}\n"
-            f"{classes}{dimmed}")
+            f"{{{theme(True)}}}}}\n:root[data-theme=dark]{{{theme(True)}}}\n"
+            f"@media print{{:root:root:root{{{theme(False)}}}}}\n{classes}{dimmed}")
