@@ -32,58 +32,41 @@ learned table (OPT: two more than positions). `Model.sizes` of OPT: "e", width o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 from peakmem.errors import UnknownName, Unreadable, printable
 from peakmem.model import Model
-from peakmem.readers import (
-    classics,
-    decoders,
-    diffusion,
-    encoder_decoders,
-    gemma4,
-    kin,
-    mixtures,
-    nemotron_nas,
-    open_models,
-    recurrent,
-    remote_code,
-    towers,
-    vision_language,
-)
 from peakmem.readers.defaults import ALIASES, DEFAULTS, HARMLESS
 from peakmem.readers.fields import Fields
 from peakmem.readers.json_file import NotFinite
 from peakmem.readers.quantised import stored_of
 from peakmem.readers.shared import Sizes, architecture
 
-FAMILIES: Mapping[str, Callable[[Fields], Sizes]] = {
-    "llama": decoders.llama, "granite": decoders.granite, "mistral": decoders.mistral, "qwen2": decoders.qwen2,
-    "qwen3": decoders.qwen3, "phi3": decoders.phi3, "gemma": decoders.gemma,
-    "gemma2": decoders.gemma2, "gemma3_text": decoders.gemma3,
-    "gemma4_text": gemma4.gemma4_text, "gemma4": gemma4.gemma4,
-    "olmo2": decoders.olmo2, "stablelm": decoders.stablelm, "falcon": open_models.falcon, "bloom": open_models.bloom,
-    "phi": open_models.phi, "cohere": open_models.cohere, "starcoder2": open_models.starcoder2,
-    "gpt_bigcode": open_models.gpt_bigcode, "gptj": open_models.gptj, "mpt": open_models.mpt,
-    "deepseek_v2": mixtures.deepseek_v2, "deepseek_v3": mixtures.deepseek_v3,
-    "glm_moe_dsa": mixtures.glm_moe_dsa, "gpt_oss": mixtures.gpt_oss,
-    "llama4_text": mixtures.llama4, "qwen3_next": recurrent.qwen3_next, "qwen3_5_text": recurrent.qwen3_5,
-    "mamba": recurrent.mamba, "jamba": recurrent.jamba, "nemotron_h": recurrent.nemotron_h,
-    "nemotron-nas": nemotron_nas.nemotron_nas,
-    "ministral": kin.ministral, "seed_oss": kin.seed_oss, "glm": kin.glm, "glm4": kin.glm4, "olmo": kin.olmo,
-    "olmo3": kin.olmo3, "olmoe": kin.olmoe, "smollm3": kin.smollm3, "minimax_m2": kin.minimax_m2,
-    "qwen2_moe": kin.qwen2_moe, "glm4_moe": kin.glm4_moe, "glm4_moe_lite": mixtures.glm4_moe_lite,
-    "mimo_v2_flash": kin.mimo_v2_flash,
-    "mixtral": decoders.mixtral, "qwen3_moe": decoders.qwen3_moe, "gpt2": classics.gpt2,
-    "gpt_neox": classics.gpt_neox, "opt": classics.opt, "bert": classics.bert, "vit": classics.vit,
-    "t5": encoder_decoders.t5, "mt5": encoder_decoders.mt5, "roberta": classics.roberta,
-    "xlm-roberta": classics.roberta, "camembert": classics.roberta,
-    "resnet": towers.resnet, "unet_2d_condition": diffusion.unet_2d,
-    "llava": vision_language.llava, "qwen2_5_vl": vision_language.qwen2_5_vl, "qwen3_vl": vision_language.qwen3_vl,
-    "qwen3_vl_moe": vision_language.qwen3_vl_moe, "qwen3_5": vision_language.qwen3_5,
-    "clip": towers.clip, "whisper": encoder_decoders.whisper,
+FAMILIES: Mapping[str, str] = {
+    "llama": "decoders.llama", "granite": "decoders.granite", "mistral": "decoders.mistral", "qwen2": "decoders.qwen2",
+    "qwen3": "decoders.qwen3", "phi3": "decoders.phi3", "gemma": "decoders.gemma", "gemma2": "decoders.gemma2",
+    "gemma3_text": "decoders.gemma3", "gemma4_text": "gemma4.gemma4_text", "gemma4": "gemma4.gemma4",
+    "olmo2": "decoders.olmo2", "stablelm": "decoders.stablelm", "falcon": "open_models.falcon",
+    "bloom": "open_models.bloom", "phi": "open_models.phi", "cohere": "open_models.cohere",
+    "starcoder2": "open_models.starcoder2", "gpt_bigcode": "open_models.gpt_bigcode", "gptj": "open_models.gptj",
+    "mpt": "open_models.mpt", "deepseek_v2": "mixtures.deepseek_v2", "deepseek_v3": "mixtures.deepseek_v3",
+    "glm_moe_dsa": "mixtures.glm_moe_dsa", "gpt_oss": "mixtures.gpt_oss", "llama4_text": "mixtures.llama4",
+    "qwen3_next": "recurrent.qwen3_next", "qwen3_5_text": "recurrent.qwen3_5", "mamba": "recurrent.mamba",
+    "jamba": "recurrent.jamba", "nemotron_h": "recurrent.nemotron_h", "nemotron-nas": "nemotron_nas.nemotron_nas",
+    "ministral": "kin.ministral", "seed_oss": "kin.seed_oss", "glm": "kin.glm", "glm4": "kin.glm4", "olmo": "kin.olmo",
+    "olmo3": "kin.olmo3", "olmoe": "kin.olmoe", "smollm3": "kin.smollm3", "minimax_m2": "kin.minimax_m2",
+    "qwen2_moe": "kin.qwen2_moe", "glm4_moe": "kin.glm4_moe", "glm4_moe_lite": "mixtures.glm4_moe_lite",
+    "mimo_v2_flash": "kin.mimo_v2_flash", "mixtral": "decoders.mixtral", "qwen3_moe": "decoders.qwen3_moe",
+    "gpt2": "classics.gpt2", "gpt_neox": "classics.gpt_neox", "opt": "classics.opt", "bert": "classics.bert",
+    "vit": "classics.vit", "t5": "encoder_decoders.t5", "mt5": "encoder_decoders.mt5", "roberta": "classics.roberta",
+    "xlm-roberta": "classics.roberta", "camembert": "classics.roberta", "resnet": "towers.resnet",
+    "unet_2d_condition": "diffusion.unet_2d", "llava": "vision_language.llava",
+    "qwen2_5_vl": "vision_language.qwen2_5_vl", "qwen3_vl": "vision_language.qwen3_vl",
+    "qwen3_vl_moe": "vision_language.qwen3_vl_moe", "qwen3_5": "vision_language.qwen3_5", "clip": "towers.clip",
+    "whisper": "encoder_decoders.whisper",
 }
-"""transformers' model_type -> the function that reads it."""
+"""transformers' model_type -> the function that reads it, in a module of this package that is loaded when needed."""
 
 NO_CLASS = frozenset({"nemotron-nas", "unet_2d_condition"})
 """Those of code beside the weights, or of diffusers, which transformers has no class for."""
@@ -102,8 +85,11 @@ CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedL
 NESTED: Mapping[str, str] = {"gemma3": "gemma3_text", "gemma4": "gemma4_text", "llama4": "llama4_text",
                              "qwen3_5": "qwen3_5_text", "mistral3": "mistral", "kimi_k25": "deepseek_v3"}
 """Files with a text part and a vision part: only the text part is read, unless the tower is known and is there."""
-OLD_NAMES: Mapping[str, Callable[[Mapping[str, Any], str], dict[str, Any]]] = {
-    "phi-msft": open_models.phi_msft, "kimi_k2": remote_code.kimi_k2, **remote_code.OWN_CODE}
+OLD_NAMES: Mapping[str, str] = {
+    "phi-msft": "open_models.phi_msft", "kimi_k2": "mixtures.kimi_k2", "baichuan": "remote_code.baichuan",
+    "internlm": "remote_code.internlm", "internlm2": "remote_code.internlm", "minicpm": "remote_code.minicpm",
+    "qwen": "remote_code.qwen", "chatglm": "remote_code.chatglm",
+}
 """model_type that transformers has no class for -> the same file under the names of a class of the same shapes."""
 
 
@@ -117,14 +103,15 @@ def from_config(config: Any, name: str = "model", file: str = "config.json", who
     """
     if not isinstance(config, dict):
         raise Unreadable(f"{file} holds {_what(config)}, not an object with the fields of a model")
-    config = diffusion.of_diffusers(config, file)
+    if "_class_name" in config:
+        config = function("diffusion.of_diffusers")(config, file)
     given, notes = translated(config, file)
     kind = given["model_type"]
     if kind not in FAMILIES:
         raise UnknownName(f"model_type in {file}:", kind, (*FAMILIES, *NESTED, *OLD_NAMES))
     fields = Fields(file, given, DEFAULTS[kind], ALIASES.get(kind))
     fields.place = "text_config" if config["model_type"] in NESTED and kind != config["model_type"] else ""
-    sizes = FAMILIES[kind](fields)
+    sizes: Sizes = function(FAMILIES[kind])(fields)
     notes += [*([] if whole else _assumed(fields)), *_class_note(kind, fields), *fields.notes, *_unused(fields)]
     stored, why = None, ""
     if given.get("quantization_config") is not None:
@@ -132,6 +119,13 @@ def from_config(config: Any, name: str = "model", file: str = "config.json", who
         notes += [why] if why else []
     return Model(name=name, architecture=kind, stored=stored, source=f"config.json ({given.get('model_type')})",
                  notes=tuple(dict.fromkeys(notes)), **sizes)
+
+
+def function(path: str) -> Callable[..., Any]:
+    """A reader by `module.name`."""
+    module, _, name = path.partition(".")
+    found: Callable[..., Any] = getattr(import_module(f"peakmem.readers.{module}"), name)
+    return found
 
 
 def translated(config: Mapping[str, Any], file: str) -> tuple[dict[str, Any], list[str]]:
@@ -146,10 +140,10 @@ def translated(config: Mapping[str, Any], file: str) -> tuple[dict[str, Any], li
             given = _text_part(given, NESTED[kind], file)
             notes.append("text part only: what belongs to images is not counted")
         elif kind in OLD_NAMES:
-            given = OLD_NAMES[kind](given, file)
+            given = function(OLD_NAMES[kind])(given, file)
             notes.append(f"model_type {kind} is read as {given['model_type']}" + (
                 f": its code lies beside its weights, and is counted as that of {given['model_type']} in the same sizes"
-                if kind in remote_code.OWN_CODE else ", its fields under today's names"))
+                if OLD_NAMES[kind].startswith("remote_code.") else ", its fields under today's names"))
     return given, notes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from peakmem.errors import Impossible
 from peakmem.readers.decoders import router
@@ -209,3 +210,8 @@ def indexer_pattern(f: Fields, count: int) -> tuple[str, ...]:
     every = max(f.count("index_topk_freq", least=0, null=1), 1)
     first = f.count("index_skip_topk_offset", least=0, null=2)
     return tuple(", shared" if max(i - first + 1, 0) % every else "" for i in range(count))
+
+
+def kimi_k2(config: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """Kimi-K2's files name DeepSeek-V3's class and fields under a model_type of their own."""
+    return {**config, "model_type": "deepseek_v3"}

@@ -35,11 +35,6 @@ def plain(config: Config, file: str, name: str, wanted: Any, why: str) -> None:
         raise Impossible(f"{file}: {name} is {printable(value, 40)}: {why}, which peakmem does not know")
 
 
-def kimi_k2(config: Config, file: str) -> dict[str, Any]:
-    """Kimi-K2's files name DeepSeek-V3's class and fields under a model_type of their own."""
-    return {**config, "model_type": "deepseek_v3"}
-
-
 def baichuan(config: Config, file: str) -> dict[str, Any]:
     """baichuan-inc/Baichuan-7B, Baichuan2-7B and 13B: Llama with q, k, v in one matrix; 13B has ALiBi."""
     return renamed(config, file, "llama", LLAMA, num_key_value_heads=config.get("num_attention_heads"),
@@ -91,8 +86,3 @@ def chatglm(config: Config, file: str) -> dict[str, Any]:
                    tie_word_embeddings=False)
     groups = config.get("multi_query_group_num") if config.get("multi_query_attention") else None
     return {**made, "num_key_value_heads": groups or made["num_attention_heads"], "hidden_act": "silu"}
-
-
-OWN_CODE = {"baichuan": baichuan, "internlm": internlm, "internlm2": internlm, "minicpm": minicpm, "qwen": qwen,
-            "chatglm": chatglm}
-"""model_type of files with code of their own -> the same file for the class of the same shapes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from peakmem.errors import UnknownName, printable
@@ -67,16 +68,25 @@ def encoder(kind: str, layers: int, hidden: int, heads: int, **more: Any) -> Con
             "intermediate_size": 4 * hidden, **more}
 
 
+ROWS = ("model_rows", "kin_model_rows", "open_model_rows", "recent_model_rows", "tower_model_rows")
+"""Modules with rows: the names that are asked for most come first."""
+
+
 @cache
 def presets() -> Mapping[str, Preset]:
     """Every row by its name."""
-    from peakmem.tables.kin_model_rows import ROWS as KIN
-    from peakmem.tables.model_rows import ROWS
-    from peakmem.tables.open_model_rows import ROWS as MORE
-    from peakmem.tables.recent_model_rows import ROWS as RECENT
-    from peakmem.tables.tower_model_rows import ROWS as TOWERS
+    return {row.name: row for module in ROWS for row in rows(module)}
 
-    return {row.name: row for row in (*ROWS, *KIN, *MORE, *RECENT, *TOWERS)}
+
+def rows(module: str) -> tuple[Preset, ...]:
+    """The rows of one module."""
+    found: tuple[Preset, ...] = import_module(f"peakmem.tables.{module}").ROWS
+    return found
+
+
+def by_name(name: str) -> Preset | None:
+    """The row of this very name; modules behind the one that has it are not loaded."""
+    return next((row for module in ROWS for row in rows(module) if row.name == name), None)
 
 
 def find_model(name: str) -> Model:
@@ -86,7 +96,7 @@ def find_model(name: str) -> Model:
     """
     from peakmem.readers.hf_config import from_config
 
-    row = presets().get(name) or _by_key().get(_key(name))
+    row = by_name(name) or _by_key().get(_key(name))
     if row is None:
         begun = [key for key in _by_key() if _key(name) and key.startswith(_key(name))]
         raise UnknownName("model", name, presets(), "peakmem list models",
