@@ -54,7 +54,7 @@ def block_rows() -> Iterator[Row]:
 def forward(m: Structure, input_ids: Tensor, labels: Tensor | None = None) -> Tensor:
     hidden = model(m, input_ids)
     if pooled(m):
-        return pooler(hidden, "bert.pooler")
+        return hidden
     scores = head(m, hidden)
     if m.run == "inference":
         return scores
@@ -69,7 +69,11 @@ def forward(m: Structure, input_ids: Tensor, labels: Tensor | None = None) -> Te
 def model(m: Structure, ids: Tensor) -> Tensor:
     with scope("bert"):
         embedded = embeddings(m, ids)
-        return encoder(m, embedded)
+        hidden = encoder(m, embedded)
+        if pooled(m):
+            hidden = pooler(hidden)
+        del embedded
+        return hidden
 
 
 def embeddings(m: Structure, ids: Tensor) -> Tensor:
@@ -137,9 +141,9 @@ def pooled(m: Structure) -> bool:
     return m.has("pooler") and m.run == "inference"
 
 
-def pooler(hidden: Tensor, name: str) -> Tensor:
+def pooler(hidden: Tensor) -> Tensor:
     """BertPooler: a layer on the first token. The hidden states are handed out beside it."""
-    with scope(name):
+    with scope("pooler"):
         first = select(hidden, 1)
         x = project(first, "dense")
         x = tanh(x)

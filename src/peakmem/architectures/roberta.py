@@ -50,7 +50,7 @@ def head_rows(m: Structure) -> Definition:
 def forward(m: Structure, input_ids: Tensor, labels: Tensor | None = None) -> Tensor:
     hidden = model(m, input_ids)
     if pooled(m):
-        return pooler(hidden, "roberta.pooler")
+        return hidden
     scores = head(m, hidden)
     if m.run == "inference":
         return scores
@@ -65,7 +65,11 @@ def forward(m: Structure, input_ids: Tensor, labels: Tensor | None = None) -> Te
 def model(m: Structure, ids: Tensor) -> Tensor:
     with scope("roberta"):
         embedded = embeddings(m, ids)
-        return encoder(m, embedded)
+        hidden = encoder(m, embedded)
+        if pooled(m):
+            hidden = pooler(hidden)
+        del embedded
+        return hidden
 
 
 def embeddings(m: Structure, ids: Tensor) -> Tensor:
