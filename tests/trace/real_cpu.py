@@ -13,6 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from peakmem.tables.kernels import GPU
 from peakmem.trace import hf, record
 from peakmem.trace.bits import without_values
 from peakmem.trace.patches import gpu_answers
@@ -92,11 +93,13 @@ def traced(
     batch: Callable[[], Mapping[str, torch.Tensor]],
     optimizer: Callable[[torch.nn.Module], Any],
     step: Step,
+    device: str = "cpu",
 ) -> list[Phase]:
-    """Trace the steps of a meta model with fake CPU tensors and return the phases of the last one."""
-    with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(None), without_values(True):
-        hf.move(model, "cpu")
-        tracer = Tracer("cpu")
+    """Trace the steps of a meta model with fake tensors and return the phases of the last one."""
+    gpu = GPU() if device == "cuda" else None
+    with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(gpu), without_values(True):
+        hf.move(model, device)
+        tracer = Tracer(device)
         run(tracer, model, batch(), optimizer(model), step)
     names = [name for name, _, _ in tracer.phases]
     return [

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from operations import OPERATIONS, UNLIKE, unlike_the_cpu, unlike_with_composites
 from steps import BERT, GPT2, LLAMA, MIXTRAL, module_differences, record_differences, setting
 
-from peakmem.trace.process import Worker
+from peakmem.trace.process import Worker, in_process
 
 RECORDS = {
     "llama bf16": setting(LLAMA),
@@ -45,3 +46,12 @@ def test_an_optimizer_equals_its_real_run(worker: Worker, optimizer: str) -> Non
 def test_convolutions_equal_their_real_run_at_the_ends_of_phases(worker: Worker) -> None:
     # In between, the CPU's kernels take memory for unfolded pictures.
     assert [off for off in worker.call(module_differences, "pictures") if off[2]] == []
+
+
+def test_operations_on_the_fake_gpu_allocate_what_real_kernels_do(worker: Worker) -> None:
+    assert len(OPERATIONS) > 80
+    assert set(worker.call(unlike_the_cpu)) == set(UNLIKE)
+
+
+def test_a_composite_in_place_of_a_kernel_would_be_seen() -> None:
+    assert set(in_process(unlike_with_composites)) == {"silu", "mish"}

@@ -27,8 +27,14 @@ _INTO_NEW_ZEROS = {
 _CHAINED = {_aten.sub.Tensor: _aten.sub_.Tensor, _aten.mul.Tensor: _aten.mul_.Tensor}
 
 # Losses whose scalar keeps the storage of all elements: the structured kernel sizes its output for them and then
-# resizes the tensor, which never shrinks a storage (Loss.cpp, TORCH_META_FUNC(mse_loss) and (smooth_l1_loss)).
-FULL_STORAGE = frozenset({_aten.mse_loss.default, _aten.smooth_l1_loss.default})
+# resizes the tensor, which never shrinks a storage (Loss.cpp, TORCH_META_FUNC(mse_loss) and (smooth_l1_loss); Loss.cu,
+# binary_cross_entropy_out_cuda).
+FULL_STORAGE = frozenset(
+    {_aten.mse_loss.default, _aten.smooth_l1_loss.default, _aten.binary_cross_entropy.default}
+)
+
+# Losses that are made for all elements before they are reduced (Loss.cpp); nobody outside the kernel sees that tensor.
+WHOLE_FIRST = frozenset({_aten.mse_loss.default, _aten.smooth_l1_loss.default, _aten.huber_loss.default})
 
 # Updates that allocate nothing and have no fake kernel (FusedSgdKernel.cu, FusedAdagradKernel.cu).
 ONLY_IN_PLACE = frozenset({_aten._fused_sgd_.default, _aten._fused_adagrad_.default})
@@ -67,11 +73,14 @@ def sole_owner(tensor: torch.Tensor) -> bool:
 
 def storage_bytes(func: Any, args: tuple[Any, ...], size: int) -> int:
     """Return the bytes of the storage that `func` makes for a result of `size` bytes, in a real run."""
-    if func not in FULL_STORAGE:
-        return size
+    return max(size, elementwise_bytes(args)) if func in FULL_STORAGE else size
+
+
+def elementwise_bytes(args: tuple[Any, ...]) -> int:
+    """Return the bytes of a loss of all elements of the first two arguments."""
     broadcast: Any = torch.broadcast_shapes
     elements = int(broadcast(args[0].shape, args[1].shape).numel())
-    return max(size, elements * torch.result_type(args[0], args[1]).itemsize)
+    return elements * torch.result_type(args[0], args[1]).itemsize
 
 
 def is_dense(tensor: torch.Tensor) -> bool:

@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .attention import AttentionOnGPU
 from .modules import Modules
 from .process import TraceError
-from .rewrites import FULL_STORAGE, ONLY_IN_PLACE, REWRITTEN, in_place, storage_bytes
+from .rewrites import FULL_STORAGE, ONLY_IN_PLACE, REWRITTEN, WHOLE_FIRST, elementwise_bytes, in_place, storage_bytes
 from .scratch import KNOWN, NOTED, Taken
 from .streams import current
 
@@ -159,15 +159,16 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         key = storage._cdata
         if key in self._live or tensor.device.type != self.device:
             return
-        size = storage.nbytes()
-        if func in FULL_STORAGE:
-            size = storage_bytes(func, args, size)
+        size = storage_bytes(func, args, storage.nbytes()) if func in FULL_STORAGE else storage.nbytes()
         block = Block(size, func.name(), self.module(), self._phase, tensor)
         if func is _to_copy and self._forward:
             source = self.block_of(args[0])
             narrower = source is not None and source.dtype.itemsize > tensor.dtype.itemsize
             block.cast_of = source if narrower and source is not None and source.kind == "parameter" else None
         self._born(storage, key, block)
+        if func in WHOLE_FIRST and tensor.dim() == 0:
+            whole = Block(elementwise_bytes(args), func.name(), self.module(), self._phase, args[0])
+            self.events += [(whole, whole.bytes), (whole, -whole.bytes)]
 
     def _take_over(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         # _scaled_dot_product_attention_math adds the mask in place, but not on a tensor subclass (attention.cpp).
