@@ -107,6 +107,7 @@ def squared_error(predicted: Tensor, wanted: Tensor) -> Tensor:
     n.saves(predicted, "slope of the squared error")
     n.saves(wanted, "slope of the squared error")
     out = n.makes(predicted.dims, "fp32", None, "loss")
+    n.makes(predicted.dims, "fp32", None, "squared differences")  # before they are reduced
     n.gradient(0)
     return n.output(out.seen_as(()))
 
