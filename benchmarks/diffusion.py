@@ -42,6 +42,14 @@ def settings() -> Iterator[dict[str, Any]]:
                "batch": 1 + i % 2, "sequence": 7}
 
 
+def parameters_of(config: Mapping[str, Any]) -> list[list[Any]]:
+    """Names and shapes, in order of definition."""
+    with torch.device("meta"):
+        known = {name: value for name, value in config.items() if not name.startswith("_")}
+        model = getattr(diffusers, config["_class_name"])(**known)
+    return [[name, list(p.shape)] for name, p in model.named_parameters()]
+
+
 def inputs_of(config: Mapping[str, Any], setting: Mapping[str, Any], dtype: torch.dtype,
               device: str) -> dict[str, torch.Tensor]:
     """What the model's forward is called with."""
@@ -133,6 +141,8 @@ def main() -> int:
         if arguments.only not in setting["id"]:
             continue
         record = setting | {"events": traced(setting)}
+        if setting["precision"] == "bf16" and setting["run"] == "training":
+            record["parameters"] = parameters_of(CONFIGS[setting["config"]])
         records.append(record)
         different = [phase for phase, (ours, want) in compared(record).items() if ours != want]
         off += bool(different)

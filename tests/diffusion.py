@@ -29,7 +29,11 @@ SDXL: dict[str, Any] = {
     "up_block_types": ["CrossAttnUpBlock2D", "UpBlock2D"], "norm_num_groups": 4, "use_linear_projection": True,
     "addition_embed_type": "text_time", "addition_time_embed_dim": 6, "projection_class_embeddings_input_dim": 46,
 }
-CONFIGS = {"unet": UNET, "sdxl": SDXL}
+DIT: dict[str, Any] = {
+    "_class_name": "DiTTransformer2DModel", "sample_size": 12, "in_channels": 3, "out_channels": 6, "patch_size": 2,
+    "num_attention_heads": 4, "attention_head_dim": 16, "num_layers": 3, "num_embeds_ada_norm": 10,
+}
+CONFIGS = {"unet": UNET, "sdxl": SDXL, "dit": DIT}
 
 
 def setup_of(record: Record) -> Setup:

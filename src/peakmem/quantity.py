@@ -80,6 +80,13 @@ LEGEND: Mapping[str, str] = {
     "cp": "tokens of one chunk of the prompt",
     "tb": "positions that a cache has room for",
     "ub": "the same in a layer with a window",
+    "be": "sequences that an encoder reads for all their beams",
+    "te": "width of the embedded timestep",
+    "cr": "width of the text that a UNet reads",
+    "co": "channels that are predicted",
+    "Gn": "groups of a group norm",
+    "ad": "width of what is added to the timestep",
+    "at": "width of each embedded number of a picture",
 }
 
 GIB = 2**30

@@ -59,6 +59,7 @@ CODE = {
     ("mt5", "transformers"): "t5",
     ("resnet", "transformers"): "resnet",
     ("unet_2d_condition", "transformers"): "unet_2d",
+    ("dit", "transformers"): "dit",
     ("clip", "transformers"): "clip",
     ("llava", "transformers"): "llava",
     ("qwen2_5_vl", "transformers"): "qwen_vl",

@@ -57,11 +57,8 @@ def compute(tape: Tape, node: Node, grads: list[Tensor | None]) -> list[Tensor |
         if line.how == "pass":
             results[line.edge] = g
             continue
-        if line.how == "reshape":
-            results[line.edge] = reshaped(tape, g, line.dims)
-            continue
-        if line.how in ("permute", "expand"):
-            results[line.edge] = g.seen_as(line.dims)
+        if line.how in ("reshape", "permute", "expand"):
+            results[line.edge] = reshaped(tape, g, line.dims) if line.how == "reshape" else g.seen_as(line.dims)
             continue
         if line.how == "contiguous":
             same = is_contiguous(g.dims, g.memory, tape.ones)
@@ -164,7 +161,9 @@ def fit(tape: Tape, results: list[Any], i: int, edge: Edge) -> None:
     Works on the list, so that nothing else holds what is replaced.
     """
     if results[i].dims != edge.dims and summed(results[i].dims, edge.dims, tape.ones):
+        fewer = len(edge.dims) < len(results[i].dims)  # sum_to of ExpandUtils.h keeps them, then takes a view
         results[i] = tape.new(edge.dims, results[i].dtype, None, f"{edge.name} gradient")
+        results[i].view = fewer
     if results[i].dtype != edge.dtype:
         memory = dense_order(results[i].dims, results[i].memory)
         results[i] = tape.new(results[i].dims, edge.dtype, memory, f"{edge.name} gradient")

@@ -18,8 +18,9 @@ SERVES = ("beams", "prefill_chunk", "kv_cache", "kv_bits", "generate", "logits",
 
 def input_of(model: Model, setup: Setup) -> str:
     """What a model reads instead of tokens alone, whose number is a setting; empty: it reads those."""
-    if "words" in model.sizes:
-        return f"{model.image:,} × {model.image:,} latents, {setup.sequence:,} tokens of text"
+    if "latents" in model.switches:
+        text = f", {setup.sequence:,} tokens of text" if "words" in model.sizes else ""
+        return f"{model.image:,} × {model.image:,} latents{text}"
     if model.image and not model.vocabulary:
         return f"{model.image:,} × {model.image:,} pixels"
     if "mel" in model.sizes:

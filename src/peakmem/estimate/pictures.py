@@ -49,7 +49,7 @@ def mean_over_picture(x: Tensor) -> Tensor:
 
 
 def group_norm(x: Tensor, name: str) -> Tensor:
-    """nn.GroupNorm: keeps its input, and mean and reciprocal deviation of each of G groups, in its own dtype.
+    """nn.GroupNorm: keeps its input, and mean and reciprocal deviation of each of Gn groups, in its own dtype.
 
     Under autocast it runs in fp32.
     Source: derivatives.yaml, native_group_norm; aten/src/ATen/native/cuda/group_norm_kernel.cu.
@@ -60,7 +60,7 @@ def group_norm(x: Tensor, name: str) -> Tensor:
         n.saves(x, f"gradients of {n.scope}")
         out = result_like(n, x)
         for what in ("mean", "reciprocal deviation"):
-            number = n.makes((x.dims[0], ("G",)), x.dtype, None, what)
+            number = n.makes((x.dims[0], ("Gn",)), x.dtype, None, what)
             n.keeps(number, f"{n.scope} is normalised again in backward")
         n.works_on_contiguous()
         for i in range(3):

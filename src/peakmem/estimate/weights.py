@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from peakmem.estimate.attention import bmm
 from peakmem.estimate.inplace import add_into
@@ -30,7 +31,7 @@ from peakmem.estimate.tape import Parameter, Tensor, current, scope
 def weight(name: str) -> Parameter:
     """The parameter of this name in the current part of the model."""
     tape = current()
-    found = tape.parameters[tape.layer + (f"{tape.scope}.{name}" if tape.scope else name)]
+    found = tape.parameters[(tape.borrowed or tape.layer) + (f"{tape.scope}.{name}" if tape.scope else name)]
     if tape.fetch is not None:
         tape.fetch(found)
     return found
@@ -39,7 +40,17 @@ def weight(name: str) -> Parameter:
 def has(name: str) -> bool:
     """Whether the current part of the model has a parameter of this name."""
     tape = current()
-    return tape.layer + (f"{tape.scope}.{name}" if tape.scope else name) in tape.parameters
+    return (tape.borrowed or tape.layer) + (f"{tape.scope}.{name}" if tape.scope else name) in tape.parameters
+
+
+@contextmanager
+def borrowed(name: str, layer: str) -> Iterator[None]:
+    """Inside, parameters are those of a module that belongs to a layer, which reads it for itself besides."""
+    tape = current()
+    tape.borrowed = layer
+    with scope(name):
+        yield
+    tape.borrowed = ""
 
 
 def project(x: Tensor, name: str, weights: Parameter | None = None, bias: Parameter | None = None) -> Tensor:
@@ -81,9 +92,10 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
     out = w.dims[1] if transposed else w.dims[0]
     rows, flattened = x.dims[:-1], len(x.dims) > 2
     if bias is not None and flattened and not transposed and not is_contiguous(x.dims, x.memory, current().ones):
-        return add_into(product(x, w, None), bias)  # Linear.cpp: addmm is for what is contiguous
+        # Linear.cpp: addmm is for what is contiguous
+        return add_into(product(x, given[1] if given[1].needs_grad else w, None), bias)
     if flattened and not viewable(x.memory, (flat(rows), x.dims[-1]), current().ones):
-        if not w.needs_grad and bias is None:
+        if not given[1].needs_grad and bias is None:  # autocast's copy of a trained matrix wants a gradient, always
             return by_row_of_batch(x, w)
         if bias is None:  # the weight's t() is older than the copy: its gradient is handed on after that of x
             w = swap(w, w.dims)

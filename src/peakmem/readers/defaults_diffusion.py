@@ -22,3 +22,9 @@ UNET: Mapping[str, Any] = {
     "projection_class_embeddings_input_dim": None, "attention_type": "default", "class_embeddings_concat": False,
     "mid_block_only_cross_attention": None, "cross_attention_norm": None, "addition_embed_type_num_heads": 64,
 }
+DIT: Mapping[str, Any] = {
+    "num_attention_heads": 16, "attention_head_dim": 72, "in_channels": 4, "out_channels": None, "num_layers": 28,
+    "dropout": 0.0, "norm_num_groups": 32, "attention_bias": True, "sample_size": 32, "patch_size": 2,
+    "activation_fn": "gelu-approximate", "num_embeds_ada_norm": 1000, "upcast_attention": False,
+    "norm_type": "ada_norm_zero", "norm_elementwise_affine": False, "norm_eps": 1e-5,
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from peakmem.readers.defaults_diffusion import UNET
+from peakmem.readers.defaults_diffusion import DIT, UNET
 
 Row = Mapping[str, Any]
 
@@ -22,7 +22,7 @@ TOWERS: Mapping[str, Row] = {
     "mt5": {"vocab_size": 250112, "d_model": 512, "d_kv": 64, "d_ff": 1024, "num_layers": 8, "num_decoder_layers": None,
             "num_heads": 6, "relative_attention_num_buckets": 32, "dropout_rate": 0.1,
             "feed_forward_proj": "gated-gelu"},
-    "unet_2d_condition": UNET,
+    "unet_2d_condition": UNET, "dit": DIT,
     "whisper": {"vocab_size": 51865, "num_mel_bins": 80, "encoder_layers": 4, "encoder_attention_heads": 6,
                 "decoder_layers": 4, "decoder_attention_heads": 6, "decoder_ffn_dim": 1536, "encoder_ffn_dim": 1536,
                 "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "activation_function": "gelu", "d_model": 384,

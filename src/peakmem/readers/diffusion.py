@@ -61,7 +61,7 @@ def unet_2d(f: Fields) -> Sizes:
                for _ in range(depths[i])), *("mid 0.0;",) * depths[-1]]
     for number, i in enumerate(reversed(range(levels))):
         kinds += [f"up {number}.{j};" for j in range(counts[i] + 1) if crossing[0][i] for _ in range(depths[i])]
-    switches = {"linear_projection"} if f.flag("use_linear_projection") else set()
+    switches = {"latents", *(("linear_projection",) if f.flag("use_linear_projection") else ())}
     added = added_sizes(f)
     switches |= {"text_time"} if added else set()
     groups = f.count("norm_num_groups")
@@ -78,9 +78,33 @@ def unet_2d(f: Fields) -> Sizes:
         "image": image, "patch": 1, "channels": f.count("in_channels"),
         "switches": frozenset(switches | shortcuts(channels, counts)),
         "sizes": {"te": 4 * channels[0], "cr": f.count("cross_attention_dim"), "co": f.count("out_channels"),
-                  "G": groups, "words": TEXT, **resnets, **added,
+                  "Gn": groups, "words": TEXT, **resnets, **added,
                   **{f"ch{i}": n for i, n in enumerate(channels, 1)}, **{f"a{i}": n for i, n in enumerate(heads, 1)},
                   **{f"d{i}": n for i, n in enumerate(sizes, 1)}},
+    }
+
+
+def dit(f: Fields) -> Sizes:
+    """DiTTransformer2DModel: layers all alike, told of timestep and class."""
+    for name in ("norm_type", "activation_fn", "dropout", "upcast_attention", "norm_elementwise_affine"):
+        if f.value(name) != f.defaults[name]:
+            raise Impossible(f"{f.file}: {name} is {printable(f.value(name), 40)}; peakmem knows "
+                             f"{printable(f.defaults[name], 40)}")
+    f.used |= {"norm_eps", "norm_num_groups"}
+    heads, size = f.count("num_attention_heads"), f.count("attention_head_dim")
+    image, patch, channels = side(f, "sample_size"), f.count("patch_size"), f.count("in_channels")
+    if size % 8 or size > 256:
+        raise Impossible(f"{f.file}: {f.said('attention_head_dim')}; peakmem knows heads of 8, 16, … 256 channels")
+    if image % patch:
+        raise Impossible(f"{f.file}: {f.said('patch_size')} must divide {f.said('sample_size')}")
+    f.notes += [f"latents of {image} × {image}; pictures have 8 times the side",
+                "loss: the mean squared error of the predicted noise; the VAE is not counted"]
+    return {
+        "layers": f.count("num_layers"), "hidden": heads * size, "heads": heads, "kv_heads": heads, "head_size": size,
+        "feed_forward": 4 * heads * size, "activation": "gelu_pytorch_tanh", "image": image, "patch": patch,
+        "channels": channels, "classes": f.count("num_embeds_ada_norm"),
+        "switches": frozenset({"latents", *(("attention_bias",) if f.flag("attention_bias") else ())}),
+        "sizes": {"co": f.count("out_channels", null=channels)},
     }
 
 

@@ -61,14 +61,14 @@ FAMILIES: Mapping[str, str] = {
     "gpt2": "classics.gpt2", "gpt_neox": "classics.gpt_neox", "opt": "classics.opt", "bert": "classics.bert",
     "vit": "classics.vit", "t5": "encoder_decoders.t5", "mt5": "encoder_decoders.mt5", "roberta": "classics.roberta",
     "xlm-roberta": "classics.roberta", "camembert": "classics.roberta", "resnet": "towers.resnet",
-    "unet_2d_condition": "diffusion.unet_2d", "llava": "vision_language.llava",
+    "unet_2d_condition": "diffusion.unet_2d", "dit": "diffusion.dit", "llava": "vision_language.llava",
     "qwen2_5_vl": "vision_language.qwen2_5_vl", "qwen3_vl": "vision_language.qwen3_vl",
     "qwen3_vl_moe": "vision_language.qwen3_vl_moe", "qwen3_5": "vision_language.qwen3_5", "clip": "towers.clip",
     "whisper": "encoder_decoders.whisper",
 }
 """transformers' model_type -> the function that reads it, in a module of this package that is loaded when needed."""
 
-NO_CLASS = frozenset({"nemotron-nas", "unet_2d_condition"})
+NO_CLASS = frozenset({"nemotron-nas", "unet_2d_condition", "dit"})
 """Those of code beside the weights, or of diffusers, which transformers has no class for."""
 
 CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "vit": "ViTForImageClassification",

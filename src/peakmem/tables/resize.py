@@ -61,6 +61,8 @@ def _stuck(model: Model) -> set[str]:
         return {"layers", "hidden", "heads", "kv_heads", "head_size", "patch"}
     if model.architecture == "nemotron-nas":  # each layer has a width of its own
         return {"hidden", "feed_forward"}
+    if model.architecture == "dit":
+        return {"feed_forward", "kv_heads"}
     return ({"layers", "image", "patch", "channels"} if model.towers else
             {"layers"} if "encoder_decoder" in model.switches else set())
 
@@ -133,7 +135,7 @@ def _consistent(model: Model) -> None:
     if model.kv_heads != model.heads and (alike or model.architecture == "vit"):
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} has as many as --heads {model.heads:,}")
     rotary = model.architecture not in ("gpt2", "opt", *ENCODERS, "t5", "mt5", "clip", "whisper", "resnet", "vit",
-                                        "unet_2d_condition", "bloom", "mpt", "gpt_bigcode", "mamba")
+                                        "unet_2d_condition", "dit", "bloom", "mpt", "gpt_bigcode", "mamba")
     if rotary and model.head_size % 2:
         refuse(f"--head-size {model.head_size:,} is odd; rotary positions need an even number")
     if model.experts_per_token > model.experts:

@@ -134,6 +134,11 @@ def optimizer_of(setup: Setup) -> str:
 
 def setting_of(config: Mapping[str, Any], model: Model, setup: Setup) -> dict[str, Any]:
     """Return the setting of `record.trace` (or of `sharded`, if it has ``shard``). Raises `Impossible`."""
+    if "_class_name" in config:
+        raise Impossible(
+            f"trace builds classes of transformers, and {model.name} is one of diffusers: return it from a function of "
+            "a file of your own, and give FILE.py:FUNCTION; or see peakmem estimate"
+        )
     refuse(setup)
     dtype, autocast = DTYPE[setup.precision]
     sharded = setup.shard == "fsdp2"
