@@ -1,4 +1,4 @@
-"""Which attention kernel runs in each kind of layer: what PyTorch would pick, or what is asked for."""
+"""Which attention kernel runs in each kind of layer, what PyTorch would pick or what is asked for; and which dropouts."""
 
 from __future__ import annotations
 
@@ -92,3 +92,17 @@ def kernel_of(model: Model, setup: Setup, masked: bool, trained: bool = False) -
 @lru_cache(maxsize=1024)
 def chosen(call: Attention, gpu: GPU, only: str) -> str:
     return choose(call, gpu, TORCH, only)
+
+
+def dropouts_of(model: Model, setup: Setup) -> frozenset[str]:
+    """By kind; --dropout stands for all of the model's, --lora-dropout for the adapters'.
+
+    Source of LitGPT's 0.05: litgpt 0.4.5 finetune/lora.py. peft's default is 0.
+    """
+    given = {"attention": model.attention_dropout, "hidden": model.hidden_dropout, "embedding": model.embedding_dropout}
+    if setup.run == "inference":
+        return frozenset()
+    given = given if setup.dropout < 0 else dict.fromkeys(given, setup.dropout)
+    default = 0.05 if setup.implementation == "litgpt" else 0.0
+    given["adapter"] = default if setup.lora_dropout < 0 else setup.lora_dropout
+    return frozenset(kind for kind, p in given.items() if p > 0)

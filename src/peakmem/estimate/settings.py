@@ -6,8 +6,7 @@ from typing import Any
 
 from peakmem.errors import Impossible, UnknownName
 from peakmem.estimate.dividing import applied, different_batches, fused_update, letters_of
-from peakmem.estimate.dropouts import dropouts_of
-from peakmem.estimate.kernel_choice import kernels_of
+from peakmem.estimate.kernel_choice import dropouts_of, kernels_of
 from peakmem.estimate.parameters import check_parts, targets_of
 from peakmem.estimate.pieces import pieces_of_loss
 from peakmem.estimate.serving import (
