@@ -16,6 +16,7 @@ from . import bits
 
 TASKS = {
     "causal": "AutoModelForCausalLM",
+    "image-text": "AutoModelForImageTextToText",
     "mlm": "AutoModelForMaskedLM",
     "seq2seq": "AutoModelForSeq2SeqLM",
     "image": "AutoModelForImageClassification",
@@ -45,13 +46,14 @@ def build(
 
     known = {key: value for key, value in config.items() if key not in _IGNORED}
     settings = transformers.AutoConfig.for_model(**known)
-    settings.use_cache = False
+    settings.use_cache = settings.get_text_config().use_cache = False
     if dropout is not None:
         for name, value in vars(settings).items():
             if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, float):
                 setattr(settings, name, dropout)
     with torch.device("meta"):
-        auto = getattr(transformers, TASKS[task])
+        pictured = task == "causal" and bool(known.get("vision_config"))  # the class that has the tower, too
+        auto = getattr(transformers, TASKS["image-text" if pictured else task])
         model: Any = auto.from_config(settings, dtype=dtype, attn_implementation=attention)
         if stored is not None:
             bits.quantise(model, stored["scheme"], stored["kept"])
