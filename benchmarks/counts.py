@@ -7,6 +7,8 @@ refused. Rows of families that peakmem does not read are printed as missing. Exi
 Quantised bytes are printed twice: as the column defines them, packed weights with their scales and everything else, and
 as they lie in memory. They differ for bitsandbytes alone, whose matrices have codes and offsets beside their scales.
 The column counts one offset, of all that there are: that is said, not hidden.
+
+So are keys and values that are one tensor, which the column counts twice: it adds up what the cache's attributes name.
 """
 
 from __future__ import annotations
@@ -66,7 +68,16 @@ def judge(path: Path, wanted: dict[str, int]) -> tuple[str, str]:
     if off:
         return "differs", "; ".join(f"{name} {ours:,}, not {count:,}" for name, (ours, count) in off.items())
     unknown = [name for name in wanted if name not in found]
-    return "equal", "equal" + (f", {', '.join(unknown)} not counted" if unknown else "") + on_quantised(found, wanted)
+    return "equal", "equal" + (f", {', '.join(unknown)} not counted" if unknown else "") + (
+        on_shared_keys(found) + on_quantised(found, wanted))
+
+
+def on_shared_keys(found: dict[str, int]) -> str:
+    """What lies in memory where keys and values are one tensor."""
+    if not found.get("one tensor"):
+        return ""
+    return ("; keys and values that are one tensor are in the column twice: in memory "
+            f"{found['KV per token'] - found['one tensor']:,} bytes a token")
 
 
 def on_quantised(found: dict[str, int], wanted: dict[str, int]) -> str:
@@ -89,27 +100,31 @@ def counts(path: Path, quantised: bool) -> dict[str, int]:
     found = {"total": parameters.total, "active": parameters.active}
     if setup.run != "inference":
         return found
-    caches = [cached(model, sequence) for sequence in SEQUENCES]
-    slope = (caches[1] - caches[0]) // (SEQUENCES[1] - SEQUENCES[0])
-    found |= {"KV per token": slope, "state": caches[0] - slope * SEQUENCES[0]}
+    caches = [cached(model, tokens) for tokens in SEQUENCES]
+    slope, twice = ((last - first) // (SEQUENCES[1] - SEQUENCES[0]) for first, last in zip(*caches, strict=True))
+    found |= {"KV per token": slope + twice, "one tensor": twice, "state": caches[0][0] - slope * SEQUENCES[0]}
     if quantised:
         found |= weights(structure, numbers)
     return found
 
 
-def cached(model: Model, tokens: int) -> int:
-    """Bytes of caches and states after the prompt; of a decoder that reads an encoder, after so many of its own."""
+def cached(model: Model, tokens: int) -> tuple[int, int]:
+    """Bytes of caches and states after the prompt; of a decoder that reads an encoder, after so many of its own.
+
+    And how many of them are keys and values at once.
+    """
     own = {"target": tokens} if "encoder_decoder" in model.switches else {"sequence": tokens}
     setup = Setup.of(run="inference", generate=1, precision="bf16", **own)
     structure, numbers = structure_of(model, setup)
-    tape, phase, total = interpret(structure), "", 0
+    tape, phase, total, both = interpret(structure), "", 0, 0
     for event in tape.events:
         phase = getattr(event, "name", phase) if type(event) is not int else phase
         if type(event) is int and event >= 0 and phase == "prefill":
             record = tape.records[event]
             if record.kind == "kv_cache":
-                total += size(record.key, numbers) * (value(record.fold, numbers) if record.fold else 1)
-    return total
+                amount = size(record.key, numbers) * (value(record.fold, numbers) if record.fold else 1)
+                total, both = total + amount, both + amount * record.name.endswith("keys and values")
+    return total, both
 
 
 def weights(structure: Any, numbers: Any) -> dict[str, int]:

@@ -38,6 +38,7 @@ CODE = {
     ("mpt", "transformers"): "mpt",
     ("deepseek_v2", "transformers"): "deepseek_v2",
     ("deepseek_v3", "transformers"): "deepseek_v3",
+    ("deepseek_v4", "transformers"): "deepseek_v4",
     ("glm_moe_dsa", "transformers"): "glm_moe_dsa",
     ("gpt_oss", "transformers"): "gpt_oss",
     ("llama4_text", "transformers"): "llama4",

@@ -23,7 +23,7 @@ from peakmem.setup import Setup
 from peakmem.tables.device import context
 from peakmem.tables.gpus import find_gpu
 
-RECURRENT = frozenset({"av", "am", "l", "o"})
+RECURRENT = frozenset({"av", "am", "l", "o", "zc"})
 
 
 def served(model: Model, setup: Setup) -> tuple[Model, Setup]:
@@ -118,6 +118,21 @@ def chosen_tokens(model: Model, numbers: Mapping[str, Any]) -> dict[str, int]:
         return {}
     seen = {"it": "s", "it3": "s", "it1": "t1", "it2": "t2"}
     return {letter: min(model.sizes["Ti"], numbers[tokens]) for letter, tokens in seen.items() if tokens in numbers}
+
+
+def compressed_tokens(model: Model, numbers: Mapping[str, Any], setup: Setup) -> dict[str, int]:
+    """What is left of all tokens where layers compress them: those in the window, entries, those that wait for theirs.
+
+    Source: models/deepseek_v4, DeepseekV4HCACache and DeepseekV4CSACache of transformers 5.24.
+    """
+    if "zc" not in model.sizes:
+        return {}
+    tokens = numbers["t2"] if setup.run == "inference" and setup.generate > 1 else setup.sequence
+    found = {"zw": min(tokens, max(model.window - 1, 0)),
+             "zco": model.sizes["zc"] if tokens >= model.sizes["zc"] else 0}
+    for letter in ("zc", "zh"):
+        found |= {f"{letter}n": tokens // model.sizes[letter], f"{letter}r": tokens % model.sizes[letter]}
+    return found
 
 
 def inference_switches(model: Model, setup: Setup) -> set[str]:

@@ -13,6 +13,7 @@ from peakmem.estimate.serving import (
     cache_letters,
     cached_tokens,
     chosen_tokens,
+    compressed_tokens,
     inference_switches,
     served,
     target_of,
@@ -218,7 +219,7 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
         numbers |= {"be": setup.batch // setup.beams} | cached_tokens(model, setup)
     numbers |= loss_pieces(model, setup)
     numbers |= dict(model.sizes)
-    numbers |= chosen_tokens(model, numbers)
+    numbers |= chosen_tokens(model, numbers) | compressed_tokens(model, numbers, setup)
     if "av" in numbers or "cm" in numbers:
         numbers["nc"] = -(-setup.sequence // numbers.get("cm", 64))
     if "encoder_decoder" in model.switches:

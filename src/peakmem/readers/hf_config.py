@@ -51,6 +51,7 @@ FAMILIES: Mapping[str, str] = {
     "bloom": "open_models.bloom", "phi": "open_models.phi", "cohere": "open_models.cohere",
     "starcoder2": "open_models.starcoder2", "gpt_bigcode": "open_models.gpt_bigcode", "gptj": "open_models.gptj",
     "mpt": "open_models.mpt", "deepseek_v2": "mixtures.deepseek_v2", "deepseek_v3": "mixtures.deepseek_v3",
+    "deepseek_v4": "deepseek_v4.deepseek_v4",
     "glm_moe_dsa": "mixtures.glm_moe_dsa", "gpt_oss": "mixtures.gpt_oss", "llama4_text": "mixtures.llama4",
     "qwen3_next": "recurrent.qwen3_next", "qwen3_5_text": "recurrent.qwen3_5", "mamba": "recurrent.mamba",
     "jamba": "recurrent.jamba", "nemotron_h": "recurrent.nemotron_h", "nemotron-nas": "nemotron_nas.nemotron_nas",
