@@ -1,4 +1,4 @@
-"""Trace forward passes without gradients, and generation with an encoder, and compare the engine with them.
+"""Trace forward passes without gradients, and generation, and compare the engine with them.
 
     python benchmarks/generation.py [--only WORD] [--write FILE]
 
@@ -55,17 +55,46 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
                                "num_attention_heads": 4, "image_size": 40, "patch_size": 8}},
     "resnet": {"model_type": "resnet", "embedding_size": 12, "hidden_sizes": [20, 24], "depths": [2, 3]},
 }
+ALONE: dict[str, Any] = {"hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 4, "vocab_size": 97,
+                         "num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": 0}
+GEMMA4: dict[str, Any] = {
+    **ALONE, "model_type": "gemma4_text", "head_dim": 12, "global_head_dim": 20, "sliding_window": 16,
+    "layer_types": ["sliding_attention", "full_attention"] * 2, "hidden_size_per_layer_input": 0,
+    "vocab_size_per_layer_input": 97}
+DECODERS: Mapping[str, Mapping[str, Any]] = {
+    "llama": {**ALONE, "model_type": "llama"},
+    "mistral": {**ALONE, "model_type": "mistral", "sliding_window": 24},
+    "minimax": {**ALONE, "model_type": "minimax_m2", "intermediate_size": 24, "head_dim": 12, "num_local_experts": 4,
+                "num_experts_per_tok": 2, "rotary_dim": 6},
+    "glm 5": {**ALONE, "model_type": "glm_moe_dsa", "num_key_value_heads": 4, "kv_lora_rank": 12, "q_lora_rank": 16,
+              "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 14, "n_routed_experts": 8, "n_group": 2,
+              "num_experts_per_tok": 2, "moe_intermediate_size": 24, "first_k_dense_replace": 1, "index_topk": 20,
+              "index_head_dim": 10, "index_n_heads": 3, "index_topk_freq": 2},
+    "gemma 4": GEMMA4,
+    "gemma 4, experts": GEMMA4 | {
+        "num_global_key_value_heads": 1, "attention_k_eq_v": True, "enable_moe_block": True, "num_experts": 6,
+        "top_k_experts": 2, "moe_intermediate_size": 16, "global_head_dim": 264},
+    "gemma 4 and tower": {
+        "model_type": "gemma4", "text_config": GEMMA4, "image_token_id": 90, "video_token_id": 91,
+        "audio_token_id": 92, "vision_config": {
+            "model_type": "gemma4_vision", "hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 12, "patch_size": 4,
+            "position_embedding_size": 50}},
+}
 SIDE, TOKENS = 40, 21
 PRECISIONS = {"bf16": ("bf16", None), "fp16": ("fp16", None), "fp32": ("fp32", None), "amp-bf16": ("fp32", "bf16")}
 
 
 def settings() -> Iterator[dict[str, Any]]:
     """Every model in every precision with both attentions; batches, prompts and lengths in turn."""
-    turns = product(CONFIGS, PRECISIONS, ("sdpa", "eager"))
+    configs = {**CONFIGS, **DECODERS}
+    turns = product(configs, PRECISIONS, ("sdpa", "eager"))
     for i, (name, precision, attention) in enumerate(turns):
         if name == "resnet" and attention == "sdpa" or name not in ("t5", "whisper") and precision[-1] != "6":
             continue
-        yield {"id": f"{name}/{precision}/{attention}", "config": dict(CONFIGS[name]), "precision": precision,
+        if name in DECODERS and precision == "fp16":
+            continue
+        yield {"id": f"{name}/{precision}/{attention}", "config": dict(configs[name]), "precision": precision,
                "attention": attention, "batch": 1 + i % 2, "sequence": TOKENS, "target": (1, 8, 3)[i % 3],
                "generate": (9, 2, 12, 6)[i % 4]}
 
@@ -88,9 +117,13 @@ def traced(setting: Mapping[str, Any]) -> dict[str, list[int]]:
     device = fake_gpu.set_up(fallback=False).device
     dtype, autocast = PRECISIONS[setting["precision"]]
     config = transformers.AutoConfig.for_model(**setting["config"])
-    with torch.device("meta"):
-        named = getattr(transformers, CLASSES[config.model_type])
-        model = named._from_config(config, dtype=DTYPES[dtype], attn_implementation=setting["attention"]).eval()
+    alone = config.model_type not in CLASSES or setting["id"].partition("/")[0] in DECODERS
+    if alone:
+        model: Any = hf.build(setting["config"], "causal", DTYPES[dtype], setting["attention"]).eval()
+    else:
+        with torch.device("meta"):
+            named = getattr(transformers, CLASSES[config.model_type])
+            model = named._from_config(config, dtype=DTYPES[dtype], attn_implementation=setting["attention"]).eval()
     with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(GPU()) as sdpa:
         hf.move(model, device)
         inputs = inputs_of(setting["config"], setting["batch"], DTYPES[dtype], device)
@@ -101,7 +134,9 @@ def traced(setting: Mapping[str, Any]) -> dict[str, list[int]]:
         context = torch.autocast("cuda", dtype=DTYPES[autocast]) if autocast else nullcontext()
         with tracer, tracer.watching(model), torch.no_grad(), context:
             tracer.enter("prefill")
-            if config.is_encoder_decoder:
+            if alone:
+                generate_alone(tracer, model, inputs["input_ids"], setting["generate"])
+            elif config.is_encoder_decoder:
                 generate(tracer, model, inputs, start, setting["generate"])
             else:
                 model(**inputs)
@@ -123,6 +158,20 @@ def generate(tracer: Tracer, model: Any, inputs: Mapping[str, Any], start: torch
     for i in range(1, tokens):
         tracer.enter("first decode" if i == 1 else "last decode" if i == tokens - 1 else "between")
         out = model(encoder_outputs=encoded, decoder_input_ids=ids[:, -1:], cache=cache, use_cache=True)
+        ids = next_of(out, ids[:, -1:].shape)
+        del out
+    tracer.enter("end")
+
+
+def generate_alone(tracer: Tracer, model: Any, tokens: torch.Tensor, count: int) -> None:
+    """A decoder's prompt, then one token at a time."""
+    cache = transformers.DynamicCache(config=model.config)
+    out = model(tokens, cache=cache, use_cache=True, logits_to_keep=1)
+    ids = next_of(out, tokens.shape)
+    del out
+    for i in range(1, count):
+        tracer.enter("first decode" if i == 1 else "last decode" if i == count - 1 else "between")
+        out = model(ids[:, -1:], cache=cache, use_cache=True, logits_to_keep=1)
         ids = next_of(out, ids[:, -1:].shape)
         del out
     tracer.enter("end")

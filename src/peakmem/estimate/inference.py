@@ -199,11 +199,12 @@ def grow(tape: Tape, m: Structure, length: str) -> None:
     for key in list(tape.cache):
         old = tape.cache.pop(key)
         records = [x.storage.record for x in old if x.storage]
-        letter, dtype = letter_of(m.kind_of(key)), old[0].dtype
-        shapes = [(*x.dims[:2], (f"{letter}{length}",), x.dims[3]) for x in old]
+        letter = letter_of(m.kind_of(key)) + length
+        positions = "u5" if letter == "u2-1" else letter  # a full window is replaced by one of its size
+        shapes = [((*x.dims[:2], (positions,), x.dims[3]), x.dtype) for x in old]
         with tape.repeated(records[0].fold):
             del old
-            grown = [tape.new(shape, dtype, None, record.name) for shape, record in zip(shapes, records, strict=True)]
+            grown = [tape.new(*shape, None, record.name) for shape, record in zip(shapes, records, strict=True)]
         for x, record in zip(grown, records, strict=True):
             if x.storage:
                 x.storage.record.why += record.why

@@ -36,7 +36,19 @@ def kernels_of(model: Model, setup: Setup, narrow: bool) -> tuple[tuple[str, str
     biased = "position_bias" in model.switches and setup.run == "training"
     full = kernel_of(of_full_layers(model), setup, masked, biased)
     cross = kernel_of(model, setup, masked, biased and setup.checkpoint != "none")
-    return ("full", full), ("sliding", kernel_of(model, setup, narrow or masked)), ("cross", cross)
+    sliding = kernel_of(model, setup, narrow or masked)
+    return ("full", full), ("sliding", sliding), ("cross", cross), *kernels_of_steps(model, setup, masked)
+
+
+def kernels_of_steps(model: Model, setup: Setup, masked: bool) -> tuple[tuple[str, str], ...]:
+    """Of layers with a window while one token is decoded: it may hide tokens that it did not hide in the prompt."""
+    from peakmem.estimate.serving import cached_tokens
+
+    if setup.run != "inference" or not model.window:
+        return ()
+    tokens = cached_tokens(model, setup)
+    return tuple((f"sliding {step}", kernel_of(model, setup, masked or tokens[f"t{step}"] >= model.window))
+                 for step in "12")
 
 
 def of_full_layers(model: Model) -> Model:

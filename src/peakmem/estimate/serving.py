@@ -104,7 +104,7 @@ def cached_tokens(model: Model, setup: Setup) -> dict[str, int]:
     prompt = target_of(setup) if "encoder_decoder" in model.switches else setup.sequence
     t1, t2 = prompt + 1, prompt + max(setup.generate - 1, 1)
     window = model.window or t2
-    return {"t1": t1, "t2": t2, "u1": min(t1, window), "u2": min(t2, window)}
+    return {"t1": t1, "t2": t2, "u1": min(t1, window), "u2": min(t2, window), "u5": min(t2 - 1, window)}
 
 
 def target_of(setup: Setup) -> int:
@@ -179,7 +179,7 @@ def bytes_per_token(m: Structure, numbers: Mapping[str, Any]) -> int:
 
 
 def is_position(letter: str) -> bool:
-    return letter[:2] in ("t1", "t2", "t3", "t4", "tb", "u1", "u2", "u3", "u4", "ub", "s")
+    return letter[:2] in ("t1", "t2", "t3", "t4", "tb", "u1", "u2", "u3", "u4", "u5", "ub", "s")
 
 
 def server_of(m: Structure, numbers: Mapping[str, Any], setup: Setup, levels: Mapping[str, Level]) -> Server | None:

@@ -175,7 +175,10 @@ class Structure:
         """The same run while one token is decoded: `step` is 1 for the first, 2 for the last."""
         changing = {"odd_target"} if self.has("encoder_decoder") else {"narrow_window", "odd_sequence", "odd_window"}
         kept = {switch for switch in self.switches if switch not in changing}
-        return replace(self, switches=frozenset(kept | {s for s in changing if f"{s}_{step}" in kept}))
+        kernels = {**dict(self.kernels), **{kind.removesuffix(f" {step}"): kernel for kind, kernel in self.kernels
+                                            if kind.endswith(f" {step}")}}
+        return replace(self, switches=frozenset(kept | {s for s in changing if f"{s}_{step}" in kept}),
+                       kernels=tuple(kernels.items()))
 
     def layer(self, body: Callable[..., Tensor], *inputs: object) -> Tensor:
         """Run one layer the way the levers want it."""
