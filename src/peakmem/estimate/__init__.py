@@ -166,12 +166,16 @@ def run_of(model: Model, setup: Setup) -> dict[str, Any]:
 
 def notes_of(model: Model, setup: Setup) -> tuple[str, ...]:
     """What was assumed."""
+    from peakmem.architectures import code_of
     from peakmem.estimate.losses import LOSS_NOTES
     from peakmem.estimate.optimizers.notes import notes_on_step
     from peakmem.tables.precisions import PRECISIONS
 
     recipe = PRECISIONS[setup.precision]
     notes = [*model.notes]
+    unknown = getattr(code_of(model.architecture, setup.implementation), "UNKNOWN", "")
+    if unknown:
+        notes.append(f"weights, caches and states alone: {unknown}")
     # fsdp2's own note says what it makes of the recipe
     if recipe.note and setup.run == "training" and not (setup.shard == "fsdp2" and recipe.master):
         notes.append(f"{recipe.name}: {recipe.note}")

@@ -120,6 +120,9 @@ def generation(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Ten
     """Prefill, the first token's step, growth of the cache, the last token's step."""
     tape.grad_enabled = False
     tape.phase("prefill")
+    if not hasattr(code, "forward"):
+        states_alone(tape, m, code)
+        return
     tape.autocast = m.autocast
     if m.chunked:
         before_the_last(tape, m, code, inputs)
@@ -159,6 +162,17 @@ def before_the_last(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str
         grow(tape, m, "4")
     tape.phase("prefill")
     tape.single = "3"
+
+
+def states_alone(tape: Tape, m: Structure, code: ModuleType) -> None:
+    """What a model whose forward code is not written keeps: caches and states, without what it makes on the way."""
+    tape.kind = "kv_cache"
+    for layer, kind, count in m.copies():
+        with tape.repeated(count):
+            for name, shape, dtype in code.states(m, kind):
+                tape.states[f"{layer}{name}"] = tape.new(dims(shape), dtype or m.dtype, None, f"layers.*.{name}")
+    tape.kind = "temporary"
+    tape.phase("end")
 
 
 def encode(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Tensor]) -> Tensor:

@@ -33,8 +33,8 @@ def deepseek_v4(f: Fields) -> Sizes:
     f.notes.append("keys and values are one tensor in compressed layers and are counted once; the shapes of "
                    "transformers' caches list it twice")
     if f.value("expert_dtype") is not None:
-        f.notes.append(f"expert_dtype is {printable(f.value('expert_dtype'), 20)}: the file's experts have fewer bits than "
-                       "quantization_config says, which is not counted")
+        f.notes.append(f"expert_dtype is {printable(f.value('expert_dtype'), 20)}: the file's experts have fewer bits "
+                       "than quantization_config says, which is not counted")
     prediction_layers(f)
     return experts(f, "n_routed_experts") | {
         "layers": count, "layer_kinds": kinds, "hidden": f.count("hidden_size"), "heads": heads, "kv_heads": 1,
