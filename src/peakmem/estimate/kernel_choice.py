@@ -1,4 +1,4 @@
-"""Which attention kernel runs in each kind of layer, what PyTorch would pick or what is asked for; and which dropouts."""
+"""Which attention kernel runs in each kind of layer: what PyTorch would pick, or what is asked for. Which dropouts."""
 
 from __future__ import annotations
 
