@@ -30,28 +30,27 @@ def gated_delta_net(m: Structure, x: Tensor, together: bool) -> Tensor:
         value = reshape(parts[2], "b s (ak rv) ev")
         beta = activation(b, "sigmoid")
         decay = mul(neg(exp(cast(weight("A_log"), "fp32"))), softplus(add(cast(a, "fp32"), weight("dt_bias"))), "decay")
-        core = delta_rule(m, query, key, value, decay, beta)
+        core, last = delta_rule(m, query, key, value, decay, beta)
         core = reshape(core, "(b s ak rv) ev")
         z = reshape(z, "(b s ak rv) ev")
         core = gated_norm(core, z, "norm")
         core = view(core, "b s (ak rv) ev")
         core = reshape(core, "b s (ak rv ev)")
         output = project(core, "out_proj")
-        del held, beta, decay
+        del held, beta, decay, last
         return output
 
 
-def delta_rule(m: Structure, query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tensor) -> Tensor:
-    """In chunks, or for one token that is decoded; where there is a cache, the last state goes there."""
-    if m.run == "training":
-        return chunk_delta_rule(m, query, key, value, decay, beta)[0]
-    if current().single:
+def delta_rule(m: Structure, query: Tensor, key: Tensor, value: Tensor, decay: Tensor,
+               beta: Tensor) -> tuple[Tensor, Tensor | None]:
+    """In chunks, or for one token that is decoded: the output and the last state, which a cache gets a copy of."""
+    if m.run == "inference" and current().single:
         kept = state("state", "b (ak rv) ek ev", "fp32")
-        return recurrent_delta_rule(m, query, key, value, decay, beta, kept)[0]
+        return recurrent_delta_rule(m, query, key, value, decay, beta, kept)
     core, last = chunk_delta_rule(m, query, key, value, decay, beta)
-    state("state", "b (ak rv) ek ev", "fp32")
-    del last
-    return core
+    if m.run == "inference":
+        state("state", "b (ak rv) ek ev", "fp32")
+    return core, last
 
 
 Projected = tuple[Tensor, list[Tensor], Tensor, Tensor, Tensor, tuple[Tensor, ...]]

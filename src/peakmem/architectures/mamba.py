@@ -98,10 +98,10 @@ def mixer(m: Structure, x: Tensor, name: str, normed: bool = False) -> Tensor:
             x_of, step, z = select(swap(x, "b l s"), 2), select(time_step, 2), select(gate, 2)
             out = selective_state_update(kept, x_of, step, a, select(b, 1), select(c, 1), weight("D"), z, bias)
         else:
-            out, last = selective_scan(m, swap(x, "b l s"), time_step, a, b, c, cast(weight("D"), "fp32"), gate, bias)
+            out, final_state = selective_scan(m, swap(x, "b l s"), time_step, a, b, c, cast(weight("D"), "fp32"), gate,
+                                              bias)
             if m.run == "inference":
                 state("state", "b l o", "fp32")
-            del last
         return project(cast(swap(out, "b s l"), dtype), "out_proj")
 
 

@@ -138,18 +138,16 @@ def mixer(m: Structure, x: Tensor) -> Tensor:
             kept = state("state", f"b {HEADS} em o", "fp32")
             x, b, c = view(select(x, 1), f"b {HEADS} em"), view(select(b, 1), "b Gm o"), view(select(c, 1), "b Gm o")
             out = selective_state_update(kept, x, select(dt, 1), a, b, c, weight("D"), weight("dt_bias"))
-            out = view(out, "b s (Gm rm em)")
-            result = out
+            out, scanned = view(out, "b s (Gm rm em)"), None
         else:
-            result, last = chunk_scan(m, view(x, f"b s {HEADS} em"), dt, a, view(b, "b s Gm o"), view(c, "b s Gm o"),
+            scanned = chunk_scan(m, view(x, f"b s {HEADS} em"), dt, a, view(b, "b s Gm o"), view(c, "b s Gm o"),
                                    weight("D"), weight("dt_bias"))
             if m.run == "inference":
                 state("state", f"b {HEADS} em o", "fp32")
-            del last
-            out = reshape(result, "b s (Gm rm em)")
+            out = reshape(scanned[0], "b s (Gm rm em)")
         out = gated_norm(out, gate, "norm")
         out = project(cast(out, dtype), "out_proj")
-        del result
+        del scanned
         return out
 
 

@@ -35,8 +35,8 @@ HEADS = "(Gm rm)"
 
 
 def chunk_scan(m: Structure, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, d: Tensor,
-               dt_bias: Tensor) -> tuple[Tensor, Tensor]:
-    """x: (b, s, heads, em), dt: (b, s, heads), b and c: (b, s, Gm, o): the output, and the state after all tokens."""
+               dt_bias: Tensor) -> tuple[Tensor, Tensor | None]:
+    """x: (b, s, heads, em), dt: (b, s, heads), b and c: (b, s, Gm, o): the output, and for a cache the last state."""
     dt = add(dt, cast(dt_bias, dt.dtype), "time steps")
     dt = softplus(dt)
     dt = clamp(dt, 2)
@@ -73,7 +73,7 @@ def chunk_scan(m: Structure, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Ten
     out = add(out, residual, "with input·D")
     out = regroup(out, f"b s {HEADS} em") if whole else piece(out, 1, "s")
     del previous, b_decay, masked, decay
-    return out, last
+    return out, last if m.run == "inference" else None
 
 
 def each_head(x: Tensor) -> Tensor:

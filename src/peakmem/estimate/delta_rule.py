@@ -105,12 +105,14 @@ def recurrent_delta_rule(m: Structure, query: Tensor, key: Tensor, value: Tensor
     dtype = query.dtype
     query, key, value, beta, decay = prepared(m, query, key, value, beta, decay)
     core = made(f"b {HEADS} s ev", "fp32", "output of the step")
-    last = mul(state, view(exp(view(decay, f"b {HEADS}")), f"b {HEADS} 1 1"), "state, decayed")
+    decay_t = view(exp(view(decay, f"b {HEADS}")), f"b {HEADS} 1 1")
+    last = mul(state, decay_t, "state, decayed")
     predicted = total_over(mul(last, view(key, f"b {HEADS} ek 1"), "state·key"), 2)
     delta = mul(sub(view(value, f"b {HEADS} ev"), predicted), view(beta, f"b {HEADS} 1"), "correction")
     change = made(f"b {HEADS} ek ev", "fp32", "key·correction")
     last = add(last, change, "state")
     del change
     total_over(mul(last, view(query, f"b {HEADS} ek 1"), "state·query"), 2)
-    del delta, predicted
-    return to_dtype(swap(core, f"b s {HEADS} ev"), dtype), last
+    core = to_dtype(swap(core, f"b s {HEADS} ev"), dtype)
+    del delta, predicted, decay_t
+    return core, last

@@ -36,8 +36,8 @@ def time_steps(m: Structure, w: Tensor, x: Tensor) -> Tensor:
 
 
 def selective_scan(m: Structure, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, d: Tensor, z: Tensor,
-                   delta_bias: Tensor) -> tuple[Tensor, Tensor]:
-    """x, dt, z: (b, l, s), b and c: (b, s, o): the output, and the state after the last token."""
+                   delta_bias: Tensor) -> tuple[Tensor, Tensor | None]:
+    """x, dt, z: (b, l, s), b and c: (b, s, o): the output, and the state after the last token for a cache."""
     dtype = x.dtype
     dt = add(dt, view(cast(delta_bias, dt.dtype), "l 1"), "time steps")
     dt = softplus(dt)
@@ -58,7 +58,7 @@ def selective_scan(m: Structure, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c:
     out = mul(out, activation(z, "silu"), "gated")
     outputs.clear()
     del discrete_b
-    return out, state
+    return out, state if m.run == "inference" else None
 
 
 def outer(x: Tensor, y: Tensor, target: str, name: str) -> Tensor:

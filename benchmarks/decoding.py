@@ -1,0 +1,131 @@
+"""Trace decoders that generate, prompt and single tokens, and compare the engine with them.
+
+    python benchmarks/decoding.py [--only WORD] [--write FILE]
+
+transformers' own classes run on a fake GPU with a cache of their own, without generate()'s small tensors. Every
+allocation of the prompt's forward, of the first and of the last decoding step is compared. Exit 1 when any is off.
+Needs transformers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from generation import next_of
+
+from peakmem.tables.kernels import GPU
+from peakmem.trace import fake_gpu, hf
+from peakmem.trace.patches import gpu_answers
+from peakmem.trace.record import DTYPES
+from peakmem.trace.tracer import Tracer
+from tests.generations import compared, grouped
+
+BASE: Mapping[str, Any] = {
+    "vocab_size": 131, "hidden_size": 48, "intermediate_size": 88, "num_hidden_layers": 3, "num_attention_heads": 6,
+    "num_key_value_heads": 2, "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0}
+WIDE = BASE | {"head_dim": 16}
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 40}
+WINDOWS = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+CONFIGS: Mapping[str, Mapping[str, Any]] = {
+    "llama": WIDE | {"model_type": "llama"},
+    "qwen3": WIDE | {"model_type": "qwen3"},
+    "gemma3": WIDE | WINDOWS | {"model_type": "gemma3_text"},
+    "gpt_oss": WIDE | WINDOWS | EXPERTS | {"model_type": "gpt_oss", "num_local_experts": 4, "intermediate_size": 40},
+    "mixtral": WIDE | EXPERTS | {"model_type": "mixtral", "num_local_experts": 4},
+    "deepseek_v3": BASE | EXPERTS | {
+        "model_type": "deepseek_v3", "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 24,
+        "q_lora_rank": 16, "n_routed_experts": 8, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1,
+        "num_key_value_heads": 6},
+    "qwen3_next": WIDE | EXPERTS | {
+        "model_type": "qwen3_next", "linear_key_head_dim": 6, "linear_value_head_dim": 10, "linear_num_key_heads": 2,
+        "linear_num_value_heads": 6, "num_experts": 4, "shared_expert_intermediate_size": 24,
+        "layer_types": ["linear_attention", "full_attention", "linear_attention"]},
+    "mamba": BASE | {"model_type": "mamba", "state_size": 5, "expand": 3, "time_step_rank": 7, "conv_kernel": 3},
+    "jamba": BASE | {
+        "model_type": "jamba", "num_experts": 3, "num_experts_per_tok": 2, "attn_layer_period": 2,
+        "attn_layer_offset": 0, "expert_layer_period": 3, "expert_layer_offset": 1, "mamba_d_state": 5,
+        "mamba_dt_rank": 7, "mamba_d_conv": 3, "mamba_expand": 3},
+    "nemotron_h": WIDE | EXPERTS | {
+        "model_type": "nemotron_h", "num_hidden_layers": 6, "hybrid_override_pattern": "MEM*-M", "n_groups": 3,
+        "ssm_state_size": 5, "mamba_num_heads": 6, "mamba_head_dim": 7, "n_routed_experts": 4, "chunk_size": 16,
+        "moe_shared_expert_intermediate_size": 28, "conv_kernel": 3, "n_group": 2, "topk_group": 1},
+}
+RUNS = (("bf16", "sdpa", 2, 21, 6), ("fp32", "eager", 1, 16, 4))
+NO_SDPA = ("mamba", "gpt_oss")
+
+
+def settings() -> Iterator[dict[str, Any]]:
+    """Every model twice: one and two sequences, prompts with and without a factor of 8."""
+    for name, config in CONFIGS.items():
+        for precision, attention, batch, sequence, generate in RUNS:
+            attention = "eager" if name in NO_SDPA else attention
+            yield {"id": f"{name}/{precision}/{attention}", "config": dict(config), "precision": precision,
+                   "attention": attention, "batch": batch, "sequence": sequence, "target": 1, "generate": generate}
+
+
+def traced(setting: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Allocations, and frees between them as one sum, of prefill, first and last step."""
+    device = fake_gpu.set_up(fallback=False).device
+    config = transformers.AutoConfig.for_model(**setting["config"])
+    with torch.device("meta"):
+        model: Any = transformers.AutoModelForCausalLM.from_config(
+            config, dtype=DTYPES[setting["precision"]], attn_implementation=setting["attention"]).eval()
+    with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(GPU()) as sdpa:
+        hf.move(model, device)
+        ids = torch.empty(setting["batch"], setting["sequence"], dtype=torch.int64, device=device)
+        tracer = Tracer(device, sdpa)
+        for name, tensor in [*model.named_parameters(), *model.named_buffers(), ("ids", ids)]:
+            tracer.track(tensor, "parameter", "", name)
+        with tracer, tracer.watching(model), torch.no_grad():
+            tracer.enter("prefill")
+            out = model(input_ids=ids, use_cache=True, logits_to_keep=1)
+            cache, tokens = out.cache, setting["generate"]
+            ids = next_of(out, ids.shape)
+            del out
+            for i in range(1, tokens):
+                tracer.enter("first decode" if i == 1 else "last decode" if i == tokens - 1 else "between")
+                out = model(input_ids=ids[:, -1:], use_cache=True, logits_to_keep=1, cache=cache)
+                ids = next_of(out, ids[:, -1:].shape)
+                del out
+            tracer.close()
+    found: dict[str, list[int]] = {}
+    for (name, _, begin), (_, _, end) in zip(tracer.phases, tracer.phases[1:], strict=False):
+        found[name] = grouped([change for _, change in tracer.events[begin:end]])
+    return {name: events for name, events in found.items() if name not in ("between", "end")}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Compare the engine with decoders that generate.")
+    parser.add_argument("--only", default="", help="a word in the names of the runs that are wanted")
+    parser.add_argument("--write", type=Path, help="a file for the records, for the tests")
+    arguments = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    records, off = [], 0
+    for setting in settings():
+        if arguments.only not in setting["id"]:
+            continue
+        record = setting | {"events": traced(setting)}
+        records.append(record)
+        different = [phase for phase, (ours, want) in compared(record).items() if ours != want]
+        off += bool(different)
+        print(f"{'off   ' if different else 'equal '} {setting['id']} {', '.join(different)}", flush=True)
+    if arguments.write:
+        lines = ",\n".join(json.dumps(record, separators=(",", ":")) for record in records)
+        arguments.write.write_text(f"[{lines}]\n", encoding="utf-8")
+    print(f"{len(records) - off} equal, {off} off")
+    return 1 if off else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
