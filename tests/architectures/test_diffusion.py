@@ -101,3 +101,4 @@ def test_what_is_not_known_of_them_is_refused(settings: dict[str, Any]) -> None:
 def test_fields_that_no_class_has_are_named() -> None:
     model = from_config(CONFIGS["unet"] | {"tea_kettle": 3})
     assert any("tea_kettle" in note for note in model.notes)
+    assert any("diffusers' default holds: transformer_layers_per_block 1" in note for note in model.notes)

@@ -69,7 +69,8 @@ FAMILIES: Mapping[str, str] = {
 }
 """transformers' model_type -> the function that reads it, in a module of this package that is loaded when needed."""
 
-NO_CLASS = frozenset({"nemotron-nas", "unet_2d_condition", "dit"})
+DIFFUSERS = frozenset({"unet_2d_condition", "dit"})
+NO_CLASS = DIFFUSERS | {"nemotron-nas"}
 """Those of code beside the weights, or of diffusers, which transformers has no class for."""
 
 CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "vit": "ViTForImageClassification",
@@ -164,7 +165,8 @@ def _assumed(fields: Fields) -> list[str]:
     places: dict[str, list[str]] = {}
     for (place, name), value in fields.assumed.items():
         places.setdefault(place, []).append(f"{name} {value}")
-    return [f"not in {place or 'the file'}, so transformers' default holds: {', '.join(found)}"
+    whose = "diffusers'" if fields.given.get("model_type") in DIFFUSERS else "transformers'"
+    return [f"not in {place or 'the file'}, so {whose} default holds: {', '.join(found)}"
             for place, found in places.items()]
 
 
