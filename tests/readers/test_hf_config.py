@@ -25,8 +25,8 @@ KNOWN = {*FAMILIES, *NESTED, *OLD_NAMES}
 OTHERS = sorted(p for p in CONFIGS.glob("*.json") if json.loads(p.read_text()).get("model_type") not in KNOWN)
 
 
-OWN_WORDS = {"deepseek_v2", "deepseek_v4", "deepseek_v3", "glm_moe_dsa", "glm4_moe_lite", "mimo_v2_flash", "gemma4_text",
-             "llama4_text", "qwen3_next", "mamba", "jamba", "nemotron_h"}
+OWN_WORDS = {"deepseek_v2", "deepseek_v3", "deepseek_v4", "glm_moe_dsa", "glm4_moe_lite", "mimo_v2_flash",
+             "gemma4_text", "llama4_text", "qwen3_next", "mamba", "jamba", "nemotron_h"}
 """Families whose heads and layers have names of their own: tests/architectures/test_recent.py compares parameters."""
 
 
