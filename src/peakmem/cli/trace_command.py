@@ -125,7 +125,9 @@ def a_model(word: str, settings: dict[str, Any], sizes: dict[str, Any]) -> Any:
 
 def told(error: Exception, file: str) -> str:
     """An error of the traced code in one line, with the line of the user's file where it came from."""
-    text = f"{type(error).__name__}: {printable(str(error).strip().splitlines()[0] if str(error).strip() else '', 300)}"
+    lines = str(error).strip().splitlines() or [""]
+    said = lines[-1] if lines[0].endswith(":") else lines[0]  # chains of failed imports end with their cause
+    text = f"{type(error).__name__}: {printable(said, 300)}"
     trail = "\n".join(getattr(error, "__notes__", ()))
     places = [line.strip() for line in trail.splitlines() if file and line.strip().startswith(f'File "{file}"')]
     if not places:

@@ -123,6 +123,8 @@ def one_gpu() -> Iterator[None]:
     with ExitStack() as stack:
         for name, answer in found.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, lambda answer=answer: answer))
+        # torch._inductor, which packages load on the way, reads it where a GPU is found; a CPU build has none.
+        stack.enter_context(mock.patch.object(torch._C, "_cuda_getCurrentRawStream", lambda device: 0, create=True))
         for module in (torch.distributed, torch.distributed.device_mesh):
             stack.enter_context(mock.patch.object(module, "init_process_group", refused))
         yield
