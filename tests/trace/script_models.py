@@ -119,6 +119,7 @@ class Attends(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a scalar."""
+        x = x + torch.tensor([1.0, 2.0], dtype=x.dtype, device=x.device).sum()
         q, k, v = self.inner(x).unflatten(-1, (3, 4, 16)).permute(2, 0, 3, 1, 4)
         return scaled_dot_product_attention(q, k, v).sum()
 

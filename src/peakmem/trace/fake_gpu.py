@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 _CUDA = 1  # c10::DeviceType::CUDA
 _SLOTS = 96  # more virtual functions than any of the two interfaces has; reading past the end stays in the same section
@@ -63,10 +64,22 @@ def set_up(fallback: bool = True) -> FakeDevice:
     return FakeDevice("cuda", "no-op device guard on a CPU build" if torch.version.cuda is None else "CUDA build")
 
 
+class _Mode(FakeTensorMode):
+    @property
+    def avoid_device_init(self) -> bool:
+        return not torch.cuda.is_initialized()
+
+
+def fake_mode() -> FakeTensorMode:
+    """Return the mode in which tensors are fake and may meet real ones.
+
+    ``torch.tensor`` makes its values on the CPU in it, as where no GPU is, though code may have been told of one.
+    """
+    return _Mode(allow_non_fake_inputs=True)
+
+
 def self_test() -> None:
     """Run one tiny fake backward on ``cuda``; raise `FakeGPUError` if anything in it fails."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     try:
         # In this thread: the engine's own would still hold the mode while the interpreter ends.
         with FakeTensorMode(), torch.autograd.set_multithreading_enabled(False):

@@ -7,7 +7,6 @@ from fnmatch import fnmatch
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from peakmem.tables.kernels import GPU
 
@@ -117,7 +116,7 @@ def traced(setting: Mapping[str, Any], gpu: GPU | None = None) -> tuple[Tracer, 
     model = model_of(setting)
     plan = step_of(setting)
     answers = gpu_answers(gpu or GPU(), setting.get("kernel", ""))
-    with FakeTensorMode(allow_non_fake_inputs=True), answers as sdpa, without_values(_has_bits(setting)):
+    with fake_gpu.fake_mode(), answers as sdpa, without_values(_has_bits(setting)):
         hf.move(model, fake.device)
         batch = batch_of(setting, model, fake.device)
         tracer = Tracer(fake.device, sdpa)

@@ -8,7 +8,6 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives
@@ -64,7 +63,7 @@ def traced(
     plan = record.step_of(setting)
     counts = record.parameter_counts(model)
     answers = gpu_answers(gpu or GPU(), setting.get("kernel", ""))
-    with ranks(setting["gpus"]) as mesh, FakeTensorMode(allow_non_fake_inputs=True), answers as sdpa:
+    with ranks(setting["gpus"]) as mesh, fake_gpu.fake_mode(), answers as sdpa:
         hf.move(model, fake.device)
         divide(setting, model, mesh)
         batch = record.batch_of(setting, model, fake.device)

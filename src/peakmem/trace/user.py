@@ -16,7 +16,6 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
@@ -78,7 +77,7 @@ def as_json(file: str, name: str, gpu: str, options: Mapping[str, Any]) -> dict[
         training = _made(Path(file), name)
         counts = parameter_counts(training.module)
         plan = _plan(training, options)
-        with FakeTensorMode(allow_non_fake_inputs=True), not_tracing():
+        with fake_gpu.fake_mode(), not_tracing():
             moved = hf.move(training.module, fake.device)
             if sharding and mesh is not None:
                 sharded.divide(sharding, training.module, mesh)
