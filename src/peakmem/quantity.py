@@ -114,3 +114,8 @@ def gib(size: float, digits: int = 2) -> str:
         if abs(size) >= 2**power:
             return f"{size / 2**power:,.{digits}f} {unit}"
     return f"{size:,.0f} B"
+
+
+def exact(size: int) -> str:
+    """Bytes to the last one; large amounts in GiB or MiB as well."""
+    return f"{size:,} bytes ({gib(size)})" if size >= 2**20 else f"{size:,} bytes"

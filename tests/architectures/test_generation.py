@@ -54,7 +54,7 @@ def test_whisper_holds_the_encoder_once_and_each_beam_s_own_tokens() -> None:
     assert whisper(**served).kinds["kv_cache"].largest == own + read
     assert whisper(**served, beams=8).kinds["kv_cache"].largest == 8 * own + read
     assert whisper(kv_cache="static", beams=2).kinds["kv_cache"].largest == 2 * (own * 448 // 512 + read)
-    assert any("transformers copies" in note and str(8 * read) in note for note in whisper(**served, beams=8).notes)
+    assert any("transformers copies" in note and f"{8 * read:,}" in note for note in whisper(**served, beams=8).notes)
 
 
 def test_a_token_costs_the_decoder_s_layers_and_the_source_does_not_grow() -> None:
@@ -101,7 +101,8 @@ def test_a_moment_of_decoding_is_in_the_decoder_s_layers() -> None:
 
 def test_a_server_counts_the_source_of_every_sequence() -> None:
     note = next(note for note in whisper(kv_cache="paged", gpu="A100-80GB").notes if "needed for this load" in note)
-    room, sequences = (int(re.findall(pattern, note)[0]) for pattern in (r"of which (\d+)", r"or (\d+) sequences"))
+    room, sequences = (int(re.findall(pattern, note)[0].replace(",", ""))
+                       for pattern in (r"of which ([\d,]+)", r"or ([\d,]+) sequences"))
     assert sequences == room // (32 * 2 * 1280 * 2 * (448 + 1500))  # 448 tokens are 28 blocks
 
 

@@ -98,7 +98,7 @@ def test_the_bucket_has_deepspeeds_size_whatever_the_models() -> None:
     ledger = estimate(model_of("llama"), sequence=16, shard="zero2", gpus=4)
     bucket = next(line for line in ledger.lines if line.name == "reduce bucket")
     assert bucket.bytes == 1_000_000_000 // 512 * 512 + 512 * (1_000_000_000 % 512 > 0)
-    assert "1000000000 bytes" in " ".join(ledger.notes)
+    assert "1,000,000,000 bytes (953.67 MiB)" in " ".join(ledger.notes)
 
 
 def test_the_partition_is_padded_to_two_elements_for_each_gpu() -> None:

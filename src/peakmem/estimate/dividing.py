@@ -16,6 +16,7 @@ from typing import Any
 from peakmem.errors import Impossible
 from peakmem.estimate.structure import Structure
 from peakmem.immutable import replace
+from peakmem.quantity import exact
 from peakmem.setup import Setup
 from peakmem.tables.precisions import WIDTH, Precision
 
@@ -118,13 +119,13 @@ def notes_on(setup: Setup, recipe: Precision) -> Iterator[str]:
     elif shard in ZERO:
         width = WIDTH[recipe.weights]
         bucket = setup.reduce_bucket * width
-        yield (f"{shard} on {gpus}: DeepSpeed 0.19.8 with its defaults; the reduce bucket of {setup.reduce_bucket} "
-               f"elements ({bucket} bytes) is there whatever the model's size. Not counted: the copy of a bucket "
-               f"that is full before backward ends, up to {bucket} bytes for a moment")
+        yield (f"{shard} on {gpus}: DeepSpeed 0.19.8 with its defaults; the reduce bucket of {setup.reduce_bucket:,} "
+               f"elements, {exact(bucket)}, is there whatever the model's size. Not counted: the copy of a bucket "
+               f"that is full before backward ends, up to {exact(bucket)} for a moment")
     if shard == "zero3":
         yield ("zero3: each layer is gathered as one (set_z3_leaf_modules) and released after use; DeepSpeed's "
                "stage3_prefetch_bucket_size adds up to 5e7 elements, stage3_max_reuse_distance keeps the last 5e8 "
-               f"elements gathered between forward and backward: up to {550_000_000 * width} bytes more")
+               f"elements gathered between forward and backward: up to {exact(550_000_000 * width)} more")
     if setup.offload != "none":
         engine = "FSDP2's CPUOffloadPolicy" if shard == "fsdp2" else f"DeepSpeed 0.19.8, stage {shard[-1]}"
         yield (f"offload {setup.offload}: {engine}; the optimizer runs on the host. Host and disk bytes are lines of "

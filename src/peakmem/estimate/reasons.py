@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from peakmem.estimate.tape import Tape
 from peakmem.immutable import replace
 from peakmem.ledger import Line
@@ -15,7 +13,8 @@ def why_of(tape: Tape, members: list[int], kind: str, name: str, born: str, free
     purpose = tape.records[members[0]].purpose
     if kind == "weights":
         use = f"; kept for backward: {'; '.join(reasons)}" if reasons else ""
-        return f"{name}{f': {purpose}' if purpose else ' is read in every forward and backward'}{use}"
+        read = "forward" if tape.parts.m.run == "inference" else "forward and backward"
+        return f"{name}{f': {purpose}' if purpose else f' is read in every {read}'}{use}"
     if purpose:
         return f"{name}: {purpose}"
     if kind == "gradients":
@@ -33,11 +32,20 @@ def why_of(tape: Tape, members: list[int], kind: str, name: str, born: str, free
 
 
 def told_apart(lines: tuple[Line, ...]) -> tuple[Line, ...]:
-    """Lines whose sentences differ: where several tensors serve one purpose, each says which it is."""
+    """Lines whose sentences differ: where several tensors serve one purpose, each says which it is, as shortly as
+    tells them apart."""
+    alike: dict[str, list[Line]] = {}
+    for line in lines:
+        alike.setdefault(line.why, []).append(line)
+    return tuple(line if len(alike[line.why]) == 1 else replace(line, why=f"{line.why} ({mark(line, alike[line.why])})")
+                 for line in lines)
+
+
+def mark(line: Line, others: list[Line]) -> str:
+    """What none of the others has: the end of its name, its name, its size, its birth, or the last three."""
+    whole = lambda line: f"{line.kind}, {line.name}, {line.formula}, {line.born}"  # noqa: E731
     for what in (lambda line: line.name.rsplit("/", 1)[-1], lambda line: line.name, lambda line: line.formula,
-                 lambda line: f"{line.kind}, {line.born}"):
-        seen = Counter(line.why for line in lines)
-        if len(seen) == len(lines):
+                 lambda line: line.born, whole):
+        if len({what(other) for other in others}) == len(others):
             break
-        lines = tuple(replace(line, why=f"{line.why} ({what(line)})") if seen[line.why] > 1 else line for line in lines)
-    return lines
+    return str(what(line))

@@ -19,6 +19,7 @@ from peakmem.estimate.replay import Level, size, value
 from peakmem.estimate.structure import Structure
 from peakmem.immutable import replace
 from peakmem.model import Model
+from peakmem.quantity import exact
 from peakmem.setup import Setup
 from peakmem.tables.device import context
 from peakmem.tables.gpus import find_gpu
@@ -224,7 +225,7 @@ def notes_on_serving(m: Structure, numbers: Mapping[str, Any], setup: Setup,
     per_token = bytes_per_token(m, numbers)
     if per_token:
         yield CACHES[setup.kv_cache]
-        yield f"cache: {per_token} bytes a token in all layers on one GPU"
+        yield f"cache: {exact(per_token)} a token in all layers on one GPU"
     if bytes_read(m, numbers):
         yield from notes_on_reading(m, numbers, setup)
     if setup.kv_bits < 16:
@@ -241,22 +242,23 @@ def notes_on_serving(m: Structure, numbers: Mapping[str, Any], setup: Setup,
     server = server_of(m, numbers, setup, levels) if per_token else None
     if server:
         needed = max(level.peak for level in levels.values())
-        yield (f"needed for this load: {needed} bytes of tensors; reserved by a server with --utilization "
-               f"{setup.utilization:g}: {server.reserved} bytes, of which {server.cache} for {server.blocks} blocks of "
-               f"{setup.block_size} tokens: {server.tokens} tokens, or {server.sequences} sequences of {numbers['t2']}")
+        yield (f"needed for this load: {exact(needed)} of tensors; reserved by a server with --utilization "
+               f"{setup.utilization:g}: {exact(server.reserved)}, of which {exact(server.cache)} for "
+               f"{server.blocks:,} blocks of {setup.block_size} tokens: {server.tokens:,} tokens, or "
+               f"{server.sequences:,} sequences of {numbers['t2']:,}")
 
 
 def notes_on_reading(m: Structure, numbers: Mapping[str, Any], setup: Setup) -> Iterator[str]:
     """What a decoder keeps of the encoder's output, and who shares it."""
     held = bytes_read(m, numbers)
     yield (f"cross-attention: keys and values of {numbers['s']} positions of the encoder are made once and do not "
-           f"grow: {held} bytes in all layers; the decoder begins with {numbers['t']} of its own tokens (--target)")
+           f"grow: {exact(held)} in all layers; the decoder begins with {numbers['t']} of its own tokens (--target)")
     if setup.beams > 1 and m.cache == "paged":
         yield (f"all {setup.beams} beams read the same keys and values of the encoder; transformers copies its output "
-               f"for each: {held * setup.beams} bytes")
+               f"for each: {exact(held * setup.beams)}")
     elif setup.beams > 1:
         yield (f"transformers copies the encoder's output for each of {setup.beams} beams; --kv-cache paged holds its "
-               f"keys and values once: {held // setup.beams} bytes")
+               f"keys and values once: {exact(held // setup.beams)}")
 
 
 CACHES = {

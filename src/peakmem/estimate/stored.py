@@ -13,6 +13,7 @@ from peakmem.errors import Impossible, printable
 from peakmem.estimate.structure import Structure
 from peakmem.immutable import replace
 from peakmem.model import Model
+from peakmem.quantity import exact
 from peakmem.setup import Setup
 from peakmem.tables.precisions import PRECISIONS
 from peakmem.tables.quantised import BNB_4BIT, PLAIN, SCHEMES, Scheme, Stored
@@ -158,8 +159,8 @@ def notes_on_weights(m: Structure, model: Model, numbers: Mapping[str, Any]) -> 
     from peakmem.estimate.interpret import interpret
 
     packed, total = weight_bytes(m, numbers)
-    yield (f"weights as {scheme} ({SCHEMES[scheme].title}): {packed} bytes packed, {total} with what is not; head, "
-           f"embeddings, norms and routers are in {RAISED[m.stored.prepared] or m.dtype}")
+    yield (f"weights as {scheme} ({SCHEMES[scheme].title}): {exact(packed)} packed, {exact(total)} with what is not; "
+           f"head, embeddings, norms and routers are in {RAISED[m.stored.prepared] or m.dtype}")
     if scheme in BNB and any(is_bank(row) for row in rows_of(m)):
         yield "bitsandbytes packs linear layers alone: experts in one parameter stay as they are"
     if scheme == "int8":
