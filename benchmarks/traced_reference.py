@@ -3,8 +3,9 @@
     python benchmarks/traced_reference.py FILE [--configs DIR] [--only TEXT] [--verbose]
 
 Compares `bytes`, micro-batches included, the kernels taken, the parameter counts and, where a record has them, all
-events (releases inside one operation in any order). Of the simulated allocator only the default settings: expandable
-segments place blocks by another model than the records'. The last line is ``N equal, N off``; the exit code is 1 if
+events (releases inside one operation in any order). Of the simulated allocator only the default settings: with
+expandable segments the records take the smallest free block that fits, while PyTorch, and our simulation, count a block
+that can still grow with all it can grow to (CUDACachingAllocator.cpp, get_free_block). The last line is ``N equal, N off``; the exit code is 1 if
 any record is off.
 """
 
