@@ -5,7 +5,8 @@
 Compares `bytes`, micro-batches included, the kernels taken, the parameter counts and, where a record has them, all
 events (releases inside one operation in any order). Of the simulated allocator only the default settings: with
 expandable segments the records take the smallest free block that fits, while PyTorch, and our simulation, count a block
-that can still grow with all it can grow to (CUDACachingAllocator.cpp, get_free_block). The last line is ``N equal, N off``; the exit code is 1 if
+that can still grow with all it can grow to (CUDACachingAllocator.cpp, get_free_block).
+The last line is ``N equal, N off``; the exit code is 1 if
 any record is off.
 """
 
