@@ -20,10 +20,6 @@ from peakmem.readers.hf_config import from_config
 from peakmem.setup import Setup
 from peakmem.views.matching import unmatched
 
-ENDS = ("start", "F3", "B1", "step", "clear")
-"""Moments that end with a phase. A trace finds the thirds between them by the names of modules at work, which is not
-to the operation."""
-
 
 @dataclass(frozen=True)
 class Point:
@@ -45,20 +41,11 @@ class Point:
         """What `trace` is asked. Errors: PeakmemError."""
         from peakmem.trace.settings import setting_of
 
-        return setting_of(self.config, self.model, self.setup)
+        return setting_of(self.config, self.model, self.setup) | {"gpu": self.setup.gpu}
 
     def estimate(self) -> Ledger:
         """What the engine says. Errors: PeakmemError."""
         return estimate(self.model, self.setup)
-
-    @property
-    def plain(self) -> bool:
-        """Whether both sides see at once which kind a tensor is of: not where a layer runs again, adapters cast
-        weights, or shards are gathered into buffers; nor with Falcon, which multiplies by a view of each weight."""
-        setup = self.setup
-        if self.model.architecture == "falcon":
-            return False
-        return setup.checkpoint == "none" and not setup.lora_rank and setup.shard == "none"
 
     def given(self) -> str:
         """The settings in one line."""
@@ -68,17 +55,18 @@ class Point:
 def traced(setting: Mapping[str, Any]) -> dict[str, Any]:
     """In a worker: the record with every event, and the ledger as JSON."""
     from peakmem.ledger import Parameters
-    from peakmem.tables.kernels import GPU
     from peakmem.trace import record, sharded
     from peakmem.trace.ledger import ledger_of
+    from peakmem.trace.settings import profile
     from peakmem.trace.summary import summary
 
+    gpu = profile(setting["gpu"])
     if setting.get("shard"):
-        tracer, (total, trained), _ = sharded.traced(setting, record.model_of(setting), GPU())
+        tracer, (total, trained), _ = sharded.traced(setting, record.model_of(setting), gpu)
     else:
-        tracer, model, _ = record.traced(setting, GPU())
+        tracer, model, _ = record.traced(setting, gpu)
         total, trained = record.parameter_counts(model)
-    ledger = ledger_of(tracer, {}, Parameters(total, trained, total)).as_json()
+    ledger = ledger_of(tracer, {}, Parameters(total, trained, total), gpu=setting["gpu"]).as_json()
     found = summary(tracer, events=True)
     return {"record": {**setting, **found, "micro_batches": found["bytes"].get("micro_batches")}, "ledger": ledger}
 
@@ -89,7 +77,7 @@ def differences(point: Point, theirs: Mapping[str, Any]) -> tuple[int, str]:
     levels = dict(level_differences(theirs["record"], replay(program_of(structure), numbers)))
     unfolded, numbers = structure_of(point.model, point.setup, unfold=True)
     events = dict(event_differences(whole(theirs["record"]), blocks(events_of(interpret(unfolded), numbers))))
-    others = dict(ledger_differences(point.estimate(), from_json(theirs["ledger"]), point.plain))
+    others = dict(ledger_differences(point.estimate(), from_json(theirs["ledger"])))
     off = sum(abs(size) for size in (*levels.values(), *others.values())) + len(events)
     told = {**levels, **events, **others}
     return off, ", ".join(f"{name}: {size}" for name, size in told.items())
@@ -106,25 +94,28 @@ def whole(record: Mapping[str, Any]) -> dict[str, Any]:
     return {**record, "events": [part | blocks({"bytes": part["bytes"]}) for part in record["events"]]}
 
 
-def ledger_differences(ours: Ledger, theirs: Ledger, plain: bool) -> Iterator[tuple[str, int]]:
-    """Phases, parameters, kinds where `plain`, lines: bytes that are not the same."""
+def ledger_differences(ours: Ledger, theirs: Ledger) -> Iterator[tuple[str, int]]:
+    """Phases, parameters, the chart, kinds, lines: bytes that are not the same."""
     yield from unequal("parameters", ours.parameters.total, theirs.parameters.total)
     for name, size in ours.phases.items():
         yield from unequal(name, size, theirs.phases.get(name, 0))
-    if plain:
-        yield from kind_differences(ours, theirs)
+    yield from kind_differences(ours, theirs)
     for side, sign, lines in zip("AB", (1, -1), unmatched(ours, theirs), strict=True):
         for (name, kind), size in lines.items():
             yield f"{kind} {name} only in {side}", sign * size
 
 
 def kind_differences(ours: Ledger, theirs: Ledger) -> Iterator[tuple[str, int]]:
-    """Kinds at the end of phases and at the peak."""
-    there = {row.moment: row.by_kind for row in theirs.chart}
+    """All moments of the chart, their highest and what each is made of; kinds at the peak of the step."""
+    there = {row.moment: row for row in theirs.chart}
     for row in ours.chart:
-        if row.moment in ENDS:
-            for kind, size in row.by_kind.items():
-                yield from unequal(f"{row.moment} {kind}", size, there[row.moment].get(kind, 0))
+        other = there[row.moment]
+        yield from unequal(f"{row.moment} end", row.end, other.end)
+        yield from unequal(f"{row.moment} peak", row.peak, other.peak)
+        for kind, size in row.by_kind.items():
+            yield from unequal(f"{row.moment} {kind}", size, other.by_kind.get(kind, 0))
+        for kind, size in row.peak_by_kind.items():
+            yield from unequal(f"{row.moment} peak {kind}", size, other.peak_by_kind.get(kind, 0))
     for kind, size in ours.by_kind().items():
         yield from unequal(f"{kind} at the peak", size, theirs.by_kind().get(kind, 0))
 

@@ -171,7 +171,10 @@ def checked(name: str, value: Any) -> Any:
         if row["choices"] and value not in row["choices"]:
             raise UnknownName(f"value for {flag}", value, row["choices"])
         return value
-    return number(flag, value, kind, row["least"], row["most"], row["unit"])
+    given = number(flag, value, kind, row["least"], row["most"], row["unit"])
+    if name == "dropout" and -1 < given < 0:
+        raise Impossible(f"{flag} {printable(value)}: give a probability from 0 to 1, or -1 for the model's own")
+    return given
 
 
 def number(flag: str, value: Any, kind: type, least: float, most: float, unit: str = "") -> Any:

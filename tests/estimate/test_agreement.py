@@ -1,4 +1,5 @@
-"""Estimate and trace agree to the byte: a small grid, one point for every family. All of it: make agreement."""
+"""Estimate and trace agree to the byte: a small grid, one point for every family, and points where the two once
+differed. All of it: make agreement."""
 
 from __future__ import annotations
 
@@ -9,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from peakmem.errors import PeakmemError
 from peakmem.estimate import program_of
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.node import Node
@@ -19,32 +19,54 @@ if not (find_spec("torch") and find_spec("transformers")):
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import agreement
+import agreement_grid
 
 from peakmem.trace.process import Worker
 
+CONFIGS = agreement_grid.configs()
 
-def possible(point: agreement.Point) -> bool:
-    """Whether neither side refuses these settings."""
-    try:
-        point.setting()
-        point.estimate()
-    except PeakmemError:
-        return False
-    return True
+
+def first(family: str) -> dict[str, object]:
+    """The first configuration of a family."""
+    return next(config for config in CONFIGS if config["model_type"] == family)
 
 
 def first_of_families() -> dict[str, agreement.Point]:
-    """The first possible point of each family."""
-    found: dict[str, agreement.Point] = {}
-    for point in agreement.points(2):
-        if point.config["model_type"] not in found and possible(point):
-            found[point.config["model_type"]] = point
-    return found
+    """One point of each family, with whatever settings are drawn."""
+    return {family: agreement_grid.possible(first(family), f"{family}-first-") for family in agreement_grid.FAMILIES}
 
 
+LLAMA, T5, VIT, BERT, MPT = map(first, ("llama", "t5", "vit", "bert", "mpt"))
+ROUTED = next(config for config in CONFIGS if config.get("output_router_logits"))
+LONGROPE = agreement_grid.MORE[-1]
 FIRST = first_of_families()
-SHARDED = next(point for point in agreement.points(5) if point.settings["shard"] == "fsdp2" and possible(point))
-GRID = [*FIRST.values(), SHARDED]
+GRID = [
+    agreement.Point(name, config, settings)
+    for name, config, settings in (
+        ("vit, one picture, zeroed gradients", VIT, {"precision": "fp32", "set_to_none": False}),
+        ("t5, one sequence", T5, {"precision": "bf16", "sequence": 23, "target": 9}),
+        ("t5, FSDP2", T5, {"precision": "fp32", "sequence": 25, "batch": 2, "shard": "fsdp2", "gpus": 8}),
+        ("routers' loss unused", ROUTED, {"precision": "bf16", "sequence": 27, "loss": "sum", "accumulation": 2}),
+        (
+            "llama, FSDP2, clipped, one synchronisation",
+            LLAMA,
+            {"precision": "mixed", "sequence": 29, "batch": 2, "shard": "fsdp2", "gpus": 1024, "clip": True,
+             "accumulation": 3, "sync_each_batch": False},
+        ),
+        (
+            "bert, FSDP2: parameters beside modules",
+            BERT,
+            {"precision": "mixed", "sequence": 21, "batch": 2, "shard": "fsdp2", "gpus": 8, "set_to_none": False},
+        ),
+        (
+            "math attention and kept bmm",
+            LLAMA,
+            {"precision": "fp32", "sequence": 19, "checkpoint": "selective", "checkpoint_save": ("bmm",)},
+        ),
+        ("longrope keeps a table", LONGROPE, {"precision": "amp-bf16", "sequence": 31, "batch": 2, "clip": True}),
+        ("mpt, dropout everywhere", MPT, {"precision": "bf16", "sequence": 17, "batch": 3, "dropout": 0.2}),
+    )
+]
 
 
 @pytest.fixture(scope="module")
@@ -54,22 +76,23 @@ def worker() -> Iterator[Worker]:
         yield worker
 
 
-@pytest.mark.parametrize("point", GRID, ids=lambda point: point.name)
+@pytest.mark.parametrize("point", [*FIRST.values(), *GRID], ids=lambda point: point.name)
 def test_a_point_agrees(worker: Worker, point: agreement.Point) -> None:
     assert agreement.compared(worker, point) == (0, "")
 
 
 def test_all_levers_are_in_the_grid() -> None:
     """The whole grid has every value of every axis, and every family."""
-    seen = {(name, value) for point in agreement.points(5) for name, value in point.settings.items()}
-    wanted = {(name, value) for name, values in agreement.AXES.items() for value in values}
-    assert wanted <= seen
-    assert set(FIRST) == set(agreement.FAMILIES)
+    drawn = [agreement_grid.settings(LLAMA if i % 2 else T5, str(i))[1] for i in range(400)]
+    seen = {(name, value) for settings in drawn for name, value in settings.items()}
+    wanted = {(name, value) for name, values in agreement_grid.AXES.items() for value in values}
+    assert {(name, value) for name, value in wanted if name not in ("tied", "layers")} <= seen
+    assert set(FIRST) == set(agreement_grid.FAMILIES)
 
 
 def test_one_wrong_rule_is_seen(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     """silu saves its input: an engine that forgets this is off in every phase that matters."""
-    point = agreement.Point("planted", FIRST["llama"].config, {"precision": "bf16", "batch": 2, "sequence": 33})
+    point = agreement.Point("planted", LLAMA, {"precision": "bf16", "batch": 2, "sequence": 33})
     assert agreement.compared(worker, point) == (0, "")
     kept = Node.saves
 
@@ -87,3 +110,4 @@ def test_one_wrong_rule_is_seen(worker: Worker, monkeypatch: pytest.MonkeyPatch)
             cached.cache_clear()
     assert off > 0
     assert "after_forward" in told
+    assert "F2 activations" in told

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 from peakmem.estimate import estimate
-from peakmem.estimate.account import kinds_of
 from peakmem.estimate.interpret import interpret
+from peakmem.estimate.kinds import kinds_of
 from peakmem.estimate.replay import size, value
 from peakmem.estimate.settings import structure_of
 from peakmem.ledger_json import as_json, from_json

@@ -71,9 +71,15 @@ def moe_lm(m: Structure, run: Callable[[], Tensor]) -> Tensor:
         return causal_lm(m, run, "model.embed_tokens")
     logits: list[Tensor] = []
     loss = causal_lm(m, lambda: observed(run, logits), "model.embed_tokens",
-                     extra=lambda loss: added(loss, load_balancing_loss(logits)))
+                     extra=lambda loss: with_routers(loss, logits))
     release(logits)
     return loss
+
+
+def with_routers(loss: Tensor | None, logits: list[Tensor]) -> Tensor:
+    """The loss with that of the routers; this one by itself where the model has no labels."""
+    routers = load_balancing_loss(logits)
+    return routers if loss is None else added(loss, routers)
 
 
 def observed(run: Callable[[], Tensor], logits: list[Tensor]) -> Tensor:

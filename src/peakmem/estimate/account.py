@@ -8,6 +8,7 @@ from typing import Any
 from peakmem.estimate.alive import counts_until
 from peakmem.estimate.elsewhere import lines_elsewhere
 from peakmem.estimate.formulas import Count, number_of, settled, size_text, terms
+from peakmem.estimate.kinds import kinds_of
 from peakmem.estimate.reasons import told_apart, why_of
 from peakmem.estimate.replay import value
 from peakmem.estimate.tape import Key, Tape
@@ -40,12 +41,6 @@ def walk_of(tape: Tape, numbers: Mapping[str, Any], layers: int) -> tuple[Walk, 
     walk = Walk(tape, numbers, [KINDS.index(kind) for kind in kinds_of(tape)])
     chart = chart_of(walk, layers)  # this runs it
     return walk, Outline(moment_name(walk, walk.peak.spot, layers), by_kind(walk.peak.by_kind), chart)
-
-
-def kinds_of(tape: Tape) -> list[str]:
-    """The kind of every storage: what it was made as, unless some node of the graph saved it."""
-    return ["activations" if record.kind == "temporary" and record.saved and not record.name.startswith("input/")
-            else record.kind for record in tape.records]
 
 
 def by_kind(amounts: tuple[int, ...]) -> dict[str, int]:
@@ -82,7 +77,7 @@ def thirds_of(walk: Walk, phase: int, regions: list[Region], layers: int, family
         walk.begin_moment()
 
     go(walk, phase, regions, tuple(limits[:-1]), close, family == "backward")
-    for left in range(len(made), len(thirds) - 1):  # backward ends early where the first layers are frozen
+    for left in range(len(made), len(thirds) - 1):  # nothing is made after the last layer that has a backward
         close(left)
     made.append(row(walk, thirds[-1][0], held_after(walk, phase) if family == "forward" else 0))
     return made
@@ -96,10 +91,7 @@ def row(walk: Walk, name: str, held: int = 0) -> ChartRow:
 
 
 def held_after(walk: Walk, phase: int) -> int:
-    """Temporary bytes that outlive a forward though no node saved them: the loss, what a layer's second run needs.
-
-    Between forward and backward they count as activations.
-    """
+    """Temporary bytes that outlive a forward: the loss. Between forward and backward it counts as an activation."""
     regions = walk.phases[phase][1]
     last = regions[-1]
     piece = len(last.pieces) - 1
@@ -111,25 +103,27 @@ def held_after(walk: Walk, phase: int) -> int:
 
 def go(walk: Walk, phase: int, regions: list[Region], limits: tuple[int, ...], close: Callable[[int], None],
        backward: bool = False) -> None:
-    """Run one phase; `close(i)` where limit i is reached: before the next layer, in backward right after one."""
-    done = reached = 0
+    """Run one phase; `close(i)` where limit i is reached: before the next layer; in backward before whatever is made
+    after one."""
+    done = reached = closed = 0
     for j, region in enumerate(regions):
         times, blocks = walk.times(region), sum(piece.ends for piece in region.pieces)
         turn = 0
         while turn < times:
-            before, closed = (walk.live, list(walk.by_kind)), reached
+            before, then = (walk.live, list(walk.by_kind)), (reached, closed)
             for k, piece in enumerate(region.pieces):
                 while not backward and piece.block and reached < len(limits) and done == limits[reached]:
-                    close(reached)
                     reached += 1
+                while closed < reached and any(event >= 0 for event in piece.events):
+                    close(closed)
+                    closed += 1
                 walk.step(piece, (phase, j, turn, k), done)
                 done += piece.ends
                 while backward and piece.ends and reached < len(limits) and done == limits[reached]:
-                    close(reached)
                     reached += 1
             turn += 1
             # A moment that has just begun has seen no whole repetition, and its highest may lie in the first.
-            ahead = times - turn - 1 if reached == closed else 0
+            ahead = times - turn - 1 if (reached, closed) == then else 0
             if blocks and reached < len(limits):
                 # Stop one whole repetition before the limit, so that it is met inside a repetition looked at.
                 ahead = min(ahead, (limits[reached] - done) // blocks - 1)

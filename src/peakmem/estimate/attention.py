@@ -288,7 +288,9 @@ def composite(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: boo
     keys, values = keys_as(keys), keys_as(values)
     b, a, t, d = keys.dims
     attn = matmul(query, scale(swap(keys, (b, a, d, t)), "keys, scaled"))
-    if mask is not None and mask.needs_grad:
+    if mask is not None and current().keeper is not None:
+        attn = add(attn, mask, "scores, masked")  # no add_ under selective checkpointing's dispatch mode
+    elif mask is not None and mask.needs_grad:
         attn = add_into(attn, mask)
     attn = softmax(attn)
     attn = dropout(attn, drop)

@@ -56,6 +56,8 @@ def interpret(m: Structure) -> Tape:
                 loss = n.output(n.makes((), loss.dtype, None, "loss, divided"))
                 n.gradient(0)
                 del n
+            if loss.record:
+                loss.record.loss = True
             tape.phase(f"backward{suffix}")
             backward(tape, loss, [parts.after_backward])
             del loss

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import groupby
 
 from peakmem.estimate.inference import last_position
 from peakmem.estimate.layout import dims
@@ -25,8 +26,9 @@ LOSS_NOTES: Mapping[str, tuple[str, ...]] = {
 
 
 def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str, head: str = "lm_head",
-              extra: Callable[[Tensor], Tensor] | None = None, casts: bool = False) -> Tensor:
-    """A decoder with a head: `run` gives the last hidden states; extra: what is added to the loss.
+              extra: Callable[[Tensor | None], Tensor] | None = None, casts: bool = False) -> Tensor:
+    """A decoder with a head: `run` gives the last hidden states; extra: the loss with what is added to it, or what
+    would be, where the model makes no loss.
 
     casts: the head's input is cast to the dtype of its weight.
     """
@@ -45,10 +47,15 @@ def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str, head: str
         logits = cast(logits, "fp32", "logits in fp32")
     if m.run == "inference":
         return logits
-    hand_out(logits)
     if m.loss == "sum":
+        before = current().sequence
+        apart = extra(None) if extra is not None else None  # what the model returns beside its logits
+        hand_out(logits)
         del hidden  # the sum is made outside the model
-        return total(logits)
+        loss = total(logits)
+        forget(apart, before)
+        return loss
+    hand_out(logits)
     if m.loss == "inplace" or m.has("shifted_logits"):
         from peakmem.estimate.older_losses import older_loss
 
@@ -56,6 +63,22 @@ def causal_lm(m: Structure, run: Callable[[], Tensor], embedding: str, head: str
     else:
         loss = causal_lm_loss(logits)
     return loss if extra is None else extra(loss)
+
+
+def forget(unused: Tensor | None, before: int) -> None:
+    """Let go what was made after node `before` for a result that nobody differentiates, in the folds of its layers."""
+    tape = current()
+    waiting = [unused.node] if unused is not None and unused.node is not None else []
+    found: dict[int, Node] = {}
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in found:
+            found[id(node)] = node
+            waiting += [e.target for e in node.edges if e and isinstance(e.target, Node) and e.target.sequence > before]
+    for fold, nodes in groupby(sorted(found.values(), key=lambda node: -node.sequence), key=lambda node: node.fold):
+        with tape.repeated(fold):
+            for node in nodes:
+                node.saved = []
 
 
 def head_in_loss(m: Structure, hidden: Tensor, head: str, tied: Parameter | None) -> Tensor:

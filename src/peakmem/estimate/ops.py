@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peakmem.estimate.layout import FLOATS, Dims, dense_order
+from peakmem.estimate.layout import BYTES, FLOATS, Dims, dense_order
 from peakmem.estimate.node import Node
 from peakmem.estimate.tape import Parameter, Tensor, current
 
@@ -110,8 +110,17 @@ def cast(x: Tensor, dtype: str, name: str = "") -> Tensor:
         return x
     n = Node("cast", x)
     out = result_like(n, x, dtype, name or f"{dtype} copy")
+    if out.storage and is_weight(x) and BYTES[dtype] < BYTES[x.dtype] and n.tape.kind == "temporary":
+        out.storage.record.kind = "weights"  # but what a second run makes is of one kind
     n.gradient(0, "pass")
     return n.output(out)
+
+
+def is_weight(x: Tensor) -> bool:
+    """Whether this is a parameter, or a view of one."""
+    record = x.record
+    return record is not None and record.kind == "weights" and any(
+        x.storage is p.storage for p in current().parameters.values())
 
 
 def floats_cast(given: Any, dtype: str) -> Any:
@@ -257,8 +266,6 @@ def autocast(x: Tensor) -> Tensor:
     copy = cast(x, tape.autocast, f"{last(x.name)} in {tape.autocast}")
     if copy.storage and isinstance(x, Parameter):
         copy.storage.record.name = f"{x.full_name} in {tape.autocast}"
-        if tape.kind == "temporary":  # what a second run makes is of one kind
-            copy.storage.record.kind = "weights"
     leaf = isinstance(x, Parameter) or (x.node is not None and x.node.op == "leaf")
     if leaf and x.needs_grad and x.dtype == "fp32":
         tape.casts[id(x)] = (x, copy)

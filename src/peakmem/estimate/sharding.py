@@ -16,20 +16,16 @@ post_backward), _fsdp_collectives.py (foreach_all_gather, foreach_reduce), _fsdp
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from peakmem.estimate.layout import Dims, flat, rows_of, size_key
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import floats_cast
 from peakmem.estimate.resizable import Resizable
+from peakmem.estimate.shards import inner_first, padded, rows_of
 from peakmem.estimate.structure import Structure
-from peakmem.estimate.tape import Key, Parameter, Record, Tape, Tensor
+from peakmem.estimate.tape import Parameter, Record, Tape, Tensor
 from peakmem.estimate.whole import Whole, buffer, total
-
-
-def padded(p: Parameter, dtype: str) -> Key:
-    """The whole of a parameter as gathered from equal shards, the padding included."""
-    assert p.shard is not None
-    return size_key(dtype, (*flat(p.shard.dims), "w"))
 
 
 class Unit:
@@ -99,13 +95,16 @@ class Unit:
                     p.storage.empty()
         self.whole = False
 
-    def watched(self, x: Tensor) -> Tensor:
-        """RegisterPostBackwardFunction: the input under a node that runs when its gradient arrives."""
-        n = Node("post_backward", x)
-        n.gradient(0, "pass")
+    def watched(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """RegisterPostBackwardFunction: the inputs under a node that runs when their gradients have arrived."""
+        inputs = [x for x in given if isinstance(x, Tensor) and x.needs_grad]
+        n = Node("post_backward", *inputs)
+        for i in range(len(inputs)):
+            n.gradient(i, "pass", slot=i)
         if n.active:
             n.hook = self.post_backward
-        return n.output(x.detached())
+        slots = {id(x): i for i, x in enumerate(inputs)}
+        return tuple(n.output(x.detached(), slots[id(x)]) if id(x) in slots else x for x in given)
 
     def ends(self, y: Tensor) -> None:
         """The forward hook: note the order, and have the gradient of the output gather the unit again."""
@@ -125,7 +124,8 @@ class Unit:
         self.done = True
         trained = [p for p in self.parameters if p.trained]
         for p in trained:
-            if id(p) in self.unreduced:
+            if id(p) in self.unreduced and p.grad is not None:
+                self.plain(p.grad)
                 p.grad = None  # added in place
         if not self.group.synchronises:
             self.reshard()
@@ -191,10 +191,10 @@ class Unit:
             if shard.grad is None:
                 shard.grad = Tensor(shard.dims, shard.dtype, shard.memory, result.storage, True)
 
-    def flat(self, shards: list[Parameter], dtype: str) -> Tensor:
+    def flat(self, shards: list[Parameter], dtype: str, kind: str = "communication") -> Tensor:
         return buffer(self.tape, total([size_key(dtype, flat(shard.dims)) for shard in shards]), dtype,
                       f"{self.name}/gradients of shards in {dtype}",
-                      f"this GPU's part of the gradients of {self.name}: one buffer, read by the optimizer")
+                      f"this GPU's part of the gradients of {self.name}: one buffer, read by the optimizer", kind)
 
 
 class FullyShard(Whole):
@@ -207,6 +207,7 @@ class FullyShard(Whole):
         super().__init__(tape, m)
         tape.wrap, tape.leave = self.layer, self.leave
         self.alone = "w" in tape.ones
+        self.partial_norms = True
         self.units: dict[str, Unit] = {}
         self.order: list[Unit] = []  # as they ended in this forward
         self.gathered: Tensor | None = None  # the last unit's gather output, until the next has copied its own
@@ -235,7 +236,7 @@ class FullyShard(Whole):
         if layer not in self.units:
             own = [p for key, p in self.tape.parameters.items()
                    if p.shard is not None and (key.startswith(layer) if layer else ":" not in key)]
-            self.units[layer] = self.unit_type(self, own)
+            self.units[layer] = self.unit_type(self, inner_first(own))
         return self.units[layer]
 
     def make_gradients(self) -> bool:
@@ -246,7 +247,7 @@ class FullyShard(Whole):
             shards = [p.shard for p in unit.parameters if p.trained and p.shard is not None]
             if shards:
                 with self.tape.repeated(unit.fold):
-                    unit.keep_shards(shards, unit.flat(shards, shards[0].dtype))
+                    unit.keep_shards(shards, unit.flat(shards, shards[0].dtype, "gradients"))
         return True
 
     def begin(self, micro_batch: int) -> None:
@@ -256,9 +257,11 @@ class FullyShard(Whole):
     def layer(self, body: Callable[..., Tensor], x: Tensor, *others: object) -> Tensor:
         """A layer between its hooks. A policy casts what it is called with first (cast_forward_inputs)."""
         unit = self.unit(self.tape.layer)
-        x, *others = floats_cast((x, *others), self.m.shard_dtype and self.m.dtype)
+        given = floats_cast((x, *others), self.m.shard_dtype and self.m.dtype)
+        del x, others
         unit.gather_all(forward=True)
-        y = body(x := unit.watched(x), *others)
+        given = unit.watched(given)
+        y = body(*given)
         if self.m.reshard != "none":
             unit.reshard()
         unit.ends(y)

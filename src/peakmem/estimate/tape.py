@@ -59,12 +59,13 @@ class Record:
     """What the ledger will say of one storage."""
 
     __slots__ = ("key", "name", "kind", "why", "scratch", "fold", "scope", "saved", "place", "purpose",
-                 "source")
+                 "source", "loss")
 
     def __init__(self, key: Key, name: str, kind: str, fold: str, scratch: bool, scope: str) -> None:
         self.key, self.name, self.kind, self.fold, self.scratch, self.scope = key, name, kind, fold, scratch, scope
         self.why: list[str] = []
         self.saved = False  # a node of the graph needs it
+        self.loss = False  # what backward begins with
         self.place = "device"  # or host, disk
         self.purpose = ""  # what it is for, where its kind does not say so
         self.source = ""  # the code it mirrors, where that is not the model's

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from peakmem.estimate.account import RECIPES, SINGLE, kinds_of, located
+from peakmem.estimate.account import RECIPES, SINGLE, located
+from peakmem.estimate.kinds import kinds_of
 from peakmem.estimate.tape import Tape
 from peakmem.estimate.walk import Piece, Walk
 from peakmem.ledger import KINDS

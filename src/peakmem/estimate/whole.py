@@ -18,6 +18,7 @@ class Whole:
     def __init__(self, tape: Tape, m: Structure) -> None:
         self.tape, self.m = tape, m
         self.states_at = self.weights_at = "device"
+        self.partial_norms = False  # whether the norm of a gradient is that of a part, to be added up over the GPUs
         tape.origin = self.source
 
     def parameter(self, shape: Dims, dtype: str, name: str, trained: bool, fold: str) -> Parameter:

@@ -145,7 +145,7 @@ def mpt(f: Fields) -> Sizes:
     return {
         "layers": f.count("n_layers"), "hidden": hidden, "heads": heads, "kv_heads": heads,
         "head_size": head_size(f, "d_model", "n_heads", own=False), "feed_forward": 4 * hidden,
-        "vocabulary": f.count("vocab_size"), "positions": f.count("max_seq_len"),
+        "vocabulary": f.count("vocab_size"), "positions": f.count("max_seq_len"), "longest": f.count("max_seq_len"),
         "tied": f.flag("tie_word_embeddings"), "activation": "gelu", "attention_dropout": dropout,
         "hidden_dropout": dropout, "switches": frozenset({"eager_only", "alibi"}),
     }

@@ -13,6 +13,7 @@ KINDS = (
     "saved",  # some backward node needs it
     "weight_cast",  # autocast's low-precision copy of a parameter
     "held",  # alive after a forward for another reason
+    "loss",  # what backward begins with
     "recomputed",  # made by the second run of a checkpointed layer
     "temporary",
 )
@@ -25,7 +26,7 @@ def classify(tracer: Tracer) -> None:
     for i, (block, change) in enumerate(tracer.events):
         if i in ends:
             for kept in live:
-                kept.kind = kept.kind or _kept(kept)
+                kept.kind = kept.kind or _kept(kept, tracer.keeps)
         if change > 0:
             live[block] = None
         else:
@@ -34,9 +35,10 @@ def classify(tracer: Tracer) -> None:
         block.kind = block.kind or _other(block)
 
 
-def _kept(block: Block) -> str:
+def _kept(block: Block, operations: frozenset[str]) -> str:
     if block.cast_of is not None:
         return "weight_cast"
+    block.saved = block.saved or block.op in operations  # held by checkpointing, which has no node for it
     return "saved" if block.saved else "held"
 
 

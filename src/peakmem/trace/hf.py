@@ -48,9 +48,7 @@ def build(
     settings = transformers.AutoConfig.for_model(**known)
     settings.use_cache = settings.get_text_config().use_cache = False
     if dropout is not None:
-        for name, value in vars(settings).items():
-            if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, float):
-                setattr(settings, name, dropout)
+        _set_dropouts(settings, dropout)
     with torch.device("meta"):
         pictured = task == "causal" and bool(known.get("vision_config"))  # the class that has the tower, too
         auto = getattr(transformers, TASKS["image-text" if pictured else task])
@@ -69,6 +67,15 @@ def build(
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
     model.train()
     return cast(torch.nn.Module, model)
+
+
+def _set_dropouts(settings: Any, probability: float) -> None:
+    """Set every dropout of a configuration and of those inside it, such as MPT's ``attn_config``."""
+    for name, value in vars(settings).items():
+        if hasattr(value, "to_dict"):
+            _set_dropouts(value, probability)
+        elif ("dropout" in name or name.endswith("pdrop")) and type(value) in (int, float):
+            vars(settings)[name] = probability  # past the check of its type: MPT's attn_pdrop is an int
 
 
 def _operation(name: str) -> Any:
@@ -108,6 +115,15 @@ def layers_of(model: torch.nn.Module) -> list[torch.nn.Module]:
     if not lists:
         raise PeakmemError("the model has no list of layers (torch.nn.ModuleList)")
     return max(lists, key=len)
+
+
+def all_layers_of(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """Return the layers of every list of layers that lies in no other: an encoder's, a decoder's."""
+    lists: dict[str, torch.nn.ModuleList] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.ModuleList) and not any(name.startswith(f"{outer}.") for outer in lists):
+            lists[name] = module
+    return [layer for each in lists.values() for layer in each] or layers_of(model)
 
 
 def _empty(tensor: torch.Tensor, device: str) -> torch.Tensor:

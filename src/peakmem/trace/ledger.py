@@ -12,7 +12,7 @@ from .lines import KIND_OF, WHY, Lines, kind_of, lines_of_scratch
 from .outside import Outside
 from .scratch import Taken, not_counted
 from .summary import first_of_step, levels_of, phase_bytes, rounded
-from .thirds import chart_ends
+from .thirds import chart_ends, last_forward
 from .tracer import Block, Tracer
 
 PHASE = {"zero": "clear"}
@@ -100,7 +100,10 @@ class _Walk:
         rows = [ChartRow("start", total, total, at_start, at_start)]
         row_top, row_kinds = total, at_start
         lines = Lines(self.live)
+        last = last_forward(self.tracer)
         for i in range(self.start, self.end + 1):
+            if i == last:
+                row_top, row_kinds = total, dict(self.sizes)
             for moment in ends.get(i, ()):
                 rows.append(ChartRow(moment, total, row_top, self._held_as_activations(moment), row_kinds))
                 row_top, row_kinds = total, dict(self.sizes)
@@ -138,7 +141,7 @@ class _Walk:
     def _held_as_activations(self, moment: str) -> dict[str, int]:
         kinds = dict(self.sizes)
         if moment == "F3":
-            held = sum(rounded(block.bytes) for block in self.live if block.kind == "held" and not block.saved)
+            held = sum(rounded(block.bytes) for block in self.live if block.kind == "loss")
             kinds["activations"] += held
             kinds["temporary"] -= held
         return kinds

@@ -20,7 +20,8 @@ KIND_OF = {
     "gradient": "gradients",
     "optimizer_state": "optimizer_state",
     "saved": "activations",
-    "held": "temporary",  # between forward and backward: activations, see `_held_as_activations`
+    "held": "activations",
+    "loss": "temporary",  # between forward and backward: an activation, see `_held_as_activations`
     "recomputed": "activations",
     "input": "temporary",
     "communication": "communication",
@@ -36,6 +37,7 @@ WHY = {
     "optimizer_state": "the optimizer's state of a parameter",
     "saved": "some backward node needs it",
     "held": "alive after the forward, though no backward node saved it",
+    "loss": "what backward begins with",
     "recomputed": "made by the second run of a checkpointed layer",
     "communication": "what collectives read from or write to",
     "temporary": "no node needs it longer",
@@ -44,9 +46,9 @@ WHY = {
 
 def kind_of(block: Block) -> str:
     """Return the ledger's kind of a block."""
-    if block.kind == "held" and block.saved:
-        return "activations"  # a checkpointed layer's input: nodes of its second run save it
-    return KIND_OF[block.kind]
+    if block.kind not in ("held", "temporary"):
+        return KIND_OF[block.kind]
+    return "activations" if block.saved or block.kind == "held" else "temporary"
 
 
 class Lines:

@@ -12,7 +12,7 @@ from unittest import mock
 
 import torch
 import torch.distributed as dist
-from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.utils._python_dispatch import _disable_current_modes
@@ -43,6 +43,8 @@ def ranks(count: int) -> Iterator[DeviceMesh]:
         def patch(target: object, name: str, value: object) -> None:
             stack.enter_context(mock.patch.object(target, name, value, create=True))
 
+        # Fake tensors made of numbers are lifted on the CPU where there is no device to make them on.
+        patch(FakeTensorMode, "avoid_device_init", not torch.cuda.is_available())
         for name, answer in ANSWERS.items():
             patch(torch.cuda, name, answer)
         patch(torch.cuda, "current_device", lambda: 0)

@@ -75,6 +75,11 @@ def _has_bits(setting: Mapping[str, Any]) -> bool:
     return bool(setting.get("stored")) or setting.get("optimizer", "").endswith("8bit")
 
 
+def kept_operations(setting: Mapping[str, Any]) -> frozenset[str]:
+    """Return the operations whose results selective checkpointing keeps, as the tracer writes them."""
+    return frozenset(name.removesuffix(".default").replace(".", "::", 1) for name in setting.get("selective") or ())
+
+
 def step_of(setting: Mapping[str, Any]) -> step.Step:
     """Return how the setting's step is made."""
     autocast = setting.get("autocast")
@@ -122,5 +127,6 @@ def traced(setting: Mapping[str, Any], gpu: GPU | None = None) -> tuple[Tracer, 
         tracer = Tracer(fake.device, sdpa)
         if fake.lost:
             tracer.notes.append(f"{fake.way}: {fake.lost}")
+        tracer.keeps = kept_operations(setting)
         step.run(tracer, model, batch, optimizer_of(setting, model), plan)
     return tracer, model, {name: count // plan.steps for name, count in sdpa.calls.items()}

@@ -239,7 +239,7 @@ def task_of(model: Model) -> str:
         return "image"
     if "encoder_decoder" in model.switches:
         return "seq2seq"
-    return "mlm" if model.architecture == "bert" else "causal"
+    return "mlm" if model.architecture in ("bert", "roberta") else "causal"
 
 
 def of_own_file(given: Mapping[str, Any]) -> dict[str, Any]:

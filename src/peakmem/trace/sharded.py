@@ -11,6 +11,7 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives
+from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
 
 from peakmem.tables.kernels import GPU
 
@@ -69,6 +70,7 @@ def traced(
         batch = record.batch_of(setting, model, fake.device)
         tracer = Tracer(fake.device, sdpa)
         plan = step.replace(plan, before=syncing(setting, model, plan.accumulation))
+        tracer.keeps = record.kept_operations(setting)
         with collectives(tracer):
             step.run(tracer, model, batch, record.optimizer_of(setting, model), plan)
         calls = {name: count // plan.steps for name, count in sdpa.calls.items()}
@@ -80,14 +82,17 @@ def divide(setting: Mapping[str, Any], model: torch.nn.Module, mesh: DeviceMesh)
     from . import record
 
     wanted = [None if setting[name] is None else record.DTYPES[setting[name]] for name in ("compute", "reduce")]
-    shard(model, hf.layers_of(model), mesh, wanted[0], wanted[1], setting["reshard_after_forward"])
+    shard(model, hf.all_layers_of(model), mesh, wanted[0], wanted[1], setting["reshard_after_forward"])
 
 
 @contextmanager
 def collectives(tracer: Tracer) -> Iterator[None]:
-    """Mark as communication what FSDP2's collectives read from or write to, while the context lasts."""
+    """Mark what FSDP2 makes while the context lasts: what its collectives read from or write to, whole parameters, and
+    gradients that wait to be reduced.
+    """
     make = _fsdp_collectives.DefaultAllocMixin.allocate
     inputs = _fsdp_collectives._get_param_all_gather_inputs
+    make_whole, cast = FSDPParam.init_all_gather_outputs, FSDPParam.to_accumulated_grad_if_needed
 
     def allocate(self: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
         return mark(make(self, *args, **kwargs))
@@ -98,6 +103,17 @@ def collectives(tracer: Tracer) -> Iterator[None]:
             mark(tensor)
         return found
 
+    def gathered(parameter: FSDPParam, *args: Any) -> None:
+        make_whole(parameter, *args)
+        for tensor in parameter.all_gather_outputs:
+            tracer.track(tensor, "unsharded")
+
+    def waiting(parameter: FSDPParam) -> None:
+        cast(parameter)
+        for tensor in (parameter.unsharded_accumulated_grad, parameter.unsharded_param.grad):
+            if tensor is not None:
+                tracer.track(tensor, "gradient", name=f"{parameter._param_fqn or ''} gradient, whole")
+
     def mark(tensor: torch.Tensor) -> torch.Tensor:
         block = tracer.block_of(tensor)
         if block is not None and not block.kind:
@@ -107,6 +123,8 @@ def collectives(tracer: Tracer) -> Iterator[None]:
     with (
         mock.patch.object(_fsdp_collectives.DefaultAllocMixin, "allocate", allocate),
         mock.patch.object(_fsdp_collectives, "_get_param_all_gather_inputs", gather_inputs),
+        mock.patch.object(FSDPParam, "init_all_gather_outputs", gathered),
+        mock.patch.object(FSDPParam, "to_accumulated_grad_if_needed", waiting),
     ):
         yield
 

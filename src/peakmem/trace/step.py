@@ -55,8 +55,7 @@ def run(
         tracer.track(parameter, "parameter", name.rpartition(".")[0], name)
         for part, tensor in states_of(parameter):
             tracer.track(tensor, "buffer", name.rpartition(".")[0], f"{name}/{part}")
-    for name, buffer in model.named_buffers():
-        tracer.track(buffer, "buffer", name.rpartition(".")[0], name)
+    _track_buffers(tracer, model)
     for name, tensor in batch.items():
         tracer.track(tensor, "input", name=f"input/{name}")
     _track_state(tracer, optimizer, names)
@@ -88,6 +87,7 @@ def _one(
                     del output
             if step.accumulation > 1:
                 loss = loss / step.accumulation
+        tracer.track(loss, "loss", name="loss")
         with tracer.watching(model):
             tracer.enter("backward", i)
             # In this thread: what FakeTensorMode says of new tensors is a setting of the thread, and a layer that is
@@ -100,6 +100,7 @@ def _one(
         for parameter in model.parameters():
             if parameter.grad is not None:
                 tracer.track(parameter.grad, "gradient", name=f"{names[id(parameter)]} gradient")
+        _track_buffers(tracer, model)  # some modules make new ones in a forward
     if step.clip is not None:
         tracer.enter("clip")
         torch.nn.utils.clip_grad_norm_(model.parameters(), step.clip)
@@ -112,6 +113,16 @@ def _one(
 
 def _names(model: torch.nn.Module) -> dict[int, str]:
     return {id(parameter): name for name, parameter in model.named_parameters()}
+
+
+def _track_buffers(tracer: Tracer, model: torch.nn.Module) -> None:
+    for path, module in model.named_modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            tracer.track(buffer, "buffer", path, f"{path}.{name}" if path else name)
+        # longrope keeps the table that its first forward makes in a plain attribute.
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor) and not value.requires_grad and value.device.type == tracer.device:
+                tracer.track(value, "buffer", path, f"{path}.{name}" if path else name)
 
 
 def _track_state(tracer: Tracer, optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> None:

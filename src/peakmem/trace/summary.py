@@ -13,7 +13,7 @@ from .classify import classify
 from .reserved import allocator_peaks
 from .tracer import Block, Tracer
 
-ACTIVATIONS = ("saved", "held", "weight_cast")
+ACTIVATIONS = ("saved", "held", "loss", "weight_cast")
 
 
 def rounded(size: int) -> int:
@@ -37,10 +37,10 @@ def summary(tracer: Tracer, events: bool = False) -> dict[str, Any]:
         "bytes": phase_bytes(tracer, levels, rounded),
         "bytes_unrounded": phase_bytes(tracer, levels_of(tracer, int), int),
         "peak_at": _place(tracer, top),
-        "by_kind_after_forward": _by_kind(_alive(tracer, forward_end)),
+        "by_kind_after_forward": _by_kind(_alive(tracer, forward_end), {"loss": "held"}),
         "activations_after_forward_by_dtype": _by_dtype(_alive(tracer, forward_end)),
         "activations_after_forward_by_module": _by_module(_alive(tracer, forward_end)),
-        "by_kind_at_peak": _by_kind(_alive(tracer, top), {"held": "temporary"}),
+        "by_kind_at_peak": _by_kind(_alive(tracer, top), {"held": "temporary", "loss": "temporary"}),
         "largest_at_peak": _largest(_alive(tracer, top)),
         "allocator": allocator_peaks(tracer, start),
         "operations_in_step": tracer.operations[-1] - tracer.operations[first],
@@ -145,7 +145,7 @@ def _by_module(blocks: Iterable[Block]) -> dict[str, dict[str, int]]:
     for block in blocks:
         if block.kind in ACTIVATIONS:
             name = re.sub(r"\.\d+(?=\.|$)", ".*", block.module)
-            sizes.setdefault(name, Counter())[block.kind] += rounded(block.bytes)
+            sizes.setdefault(name, Counter())["held" if block.kind == "loss" else block.kind] += rounded(block.bytes)
     order = sorted(sizes, key=lambda name: -sum(sizes[name].values()))
     return {name: _sorted(sizes[name]) for name in order}
 
@@ -157,7 +157,7 @@ def _largest(blocks: list[Block], count: int = 10) -> list[dict[str, Any]]:
             "dtype": str(block.dtype).removeprefix("torch."),
             "bytes": block.bytes,
             "module": block.module,
-            "kind": block.kind,
+            "kind": "held" if block.kind == "loss" else block.kind,
             "op": block.op,
         }
         for block in sorted(blocks, key=lambda block: -block.bytes)[:count]

@@ -18,12 +18,16 @@ def chart_ends(tracer: Tracer, first: int) -> Iterator[tuple[int, str]]:
     spans = {i: (phases[i][2], phases[i + 1][2]) for i in (forward, backward)}
     layers = _layers(tracer, *spans[forward])
     count = len(layers)
-    yield from _cuts(tracer, spans[forward], layers, [count // 3, 2 * count // 3], ("F1", "F2"), later=True)
+    yield from _forward_cuts(tracer, spans[forward], layers, [count // 3, 2 * count // 3])
     yield spans[forward][1], "F3"
-    limits = [2 * count // 3, count // 3]
-    yield from _cuts(tracer, spans[backward], layers, limits, ("B3", "B2"), later=False)
+    yield from _backward_cuts(tracer, spans[backward], layers, [2 * count // 3, count // 3])
     yield spans[backward][1], "B1"
     yield phases[place["zero"]][2], "step"
+
+
+def last_forward(tracer: Tracer) -> int:
+    """Return the index of the first event of the last micro-batch's forward."""
+    return next(start for name, _, start in reversed(tracer.phases) if name == "forward")
 
 
 def _layers(tracer: Tracer, start: int, end: int) -> dict[str, int]:
@@ -41,22 +45,41 @@ def _layer(module: str) -> str:
     return match.group(0).rstrip(".") if match else ""
 
 
-def _cuts(
-    tracer: Tracer,
-    span: tuple[int, int],
-    layers: dict[str, int],
-    limits: list[int],
-    names: tuple[str, str],
-    later: bool,
-) -> Iterator[tuple[int, str]]:
-    """Yield the cuts of one phase: where the first event of the next third's layers is."""
-    waiting = list(zip(limits, names))
+def _born(tracer: Tracer, span: tuple[int, int], layers: dict[str, int]) -> Iterator[tuple[int, int]]:
+    """Yield (index, number of the layer or -1) of every birth of a phase."""
     for i in range(*span):
         block, change = tracer.events[i]
-        number = layers.get(_layer(block.module), -1) if change > 0 else -1
-        while waiting and number >= 0 and (number >= waiting[0][0] if later else number < waiting[0][0]):
+        if change > 0:
+            yield i, layers.get(_layer(block.module), -1)
+
+
+def _forward_cuts(
+    tracer: Tracer, span: tuple[int, int], layers: dict[str, int], limits: list[int]
+) -> Iterator[tuple[int, str]]:
+    """Yield where the first layer of the next third begins."""
+    waiting = list(zip(limits, ("F1", "F2")))
+    for i, number in _born(tracer, span, layers):
+        while waiting and number >= waiting[0][0]:
             yield i, waiting.pop(0)[1]
-        if not waiting:
-            return
+    for _, name in waiting:
+        yield span[1], name
+
+
+def _backward_cuts(
+    tracer: Tracer, span: tuple[int, int], layers: dict[str, int], limits: list[int]
+) -> Iterator[tuple[int, str]]:
+    """Yield where the last layer of a third has ended: what comes next is of a layer before it, or of none."""
+    waiting = list(zip(limits, ("B3", "B2")))
+    lowest = len(layers)
+    for i, number in _born(tracer, span, layers):
+        while waiting:
+            limit, name = waiting[0]
+            # What has no module's name either may be a parameter's gradient that is copied.
+            none = number < 0 and lowest <= limit and (limit == 0 or tracer.events[i][0].module)
+            if not none and not 0 <= number < limit:
+                break
+            yield i, name
+            waiting.pop(0)
+        lowest = min(lowest, number) if number >= 0 else lowest
     for _, name in waiting:
         yield span[1], name

@@ -6,7 +6,6 @@ allocation, and the end of that storage's life is a release.
 
 from __future__ import annotations
 
-import re
 import threading
 import weakref
 from collections.abc import Iterator
@@ -15,12 +14,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    UnsupportedOperatorException,
-)
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .attention import AttentionOnGPU
@@ -29,6 +23,7 @@ from .process import TraceError
 from .rewrites import FULL_STORAGE, ONLY_IN_PLACE, REWRITTEN, WHOLE_FIRST, elementwise_bytes, in_place, storage_bytes
 from .scratch import KNOWN, NOTED, Taken
 from .streams import current
+from .unanswerable import why_unanswerable
 
 _Tensor = torch.Tensor
 _device_of = torch.ops.prim.device.default
@@ -37,12 +32,11 @@ _to_copy = torch.ops.aten._to_copy.default
 _item = torch.ops.aten._local_scalar_dense.default
 _nonzero = torch.ops.aten.nonzero.default
 _resize = torch.UntypedStorage.resize_
+_wait = torch.ops._c10d_functional.wait_tensor.default
 _current_node = torch._C._current_autograd_node
+_sequence = torch._C._autograd._get_sequence_nr
 _FAKE = (FakeTensor,)
-_SPECIAL = ONLY_IN_PLACE | {_item, _add}
-# The words of torch.library.custom_op, and of torch's own operators, whose real kernel is then tried on zeros.
-_NO_RULE = re.compile("There was no fake impl registered|Could not run '")
-_UNANSWERABLE = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
+_SPECIAL = ONLY_IN_PLACE | {_item, _add, _wait}
 
 
 class Block:
@@ -76,7 +70,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     `events`: (block, +bytes or -bytes) in order, unrounded. `phases`: (name, micro-batch, index of its first event).
     `notes`: what the reader of the numbers must know. `answers`: values given to code that asked a fake tensor for its
-    contents, by operation and module. `scratch`: what kernels took for themselves; `unknown_scratch`: the operations of
+    contents, by operation and module. `keeps`: operations whose results selective checkpointing keeps.
+    `scratch`: what kernels took for themselves; `unknown_scratch`: the operations of
     which nobody can say it.
     """
 
@@ -90,6 +85,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.answers: dict[tuple[str, str], object] = {}
         self.scratch: list[Taken] = []
         self.unknown_scratch: set[Any] = set()
+        self.keeps: frozenset[str] = frozenset()
         self.operation_count = 0
         self._live: dict[int, _Life] = {}
         self._moved: list[_Life] = []
@@ -122,15 +118,18 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return None
             if func is _item:
                 return self._answer(args[0])
-            if self.attention is not None and self.attention.adds_in_place:
+            if func is _wait:  # its fake kernel makes a second tensor; the real one returns its argument
+                return args[0]
+            # Under selective checkpointing's own dispatch mode a real run is out of place, too.
+            if self.attention is not None and self.attention.adds_in_place and not self.keeps:
                 return self._take_over(args[0], func(*args))
         before = len(self.events)
         try:
             out = func(*args, **kwargs) if kwargs else func(*args)
-        except (*_UNANSWERABLE, RuntimeError) as error:
-            if not isinstance(error, _UNANSWERABLE) and not _NO_RULE.search(str(error)):
-                raise
-            raise TraceError(f"{func.name()} in {self.module() or 'the root module'}: {_reason(error)}") from error
+        except RuntimeError as error:
+            if reason := why_unanswerable(error):
+                raise TraceError(f"{func.name()} in {self.module() or 'the root module'}: {reason}") from error
+            raise
         if isinstance(out, _Tensor):
             self._see(out, func, args)
         elif isinstance(out, (tuple, list)):
@@ -187,7 +186,10 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         life = _Life(storage, self._die)
         life.block, life.key, life.moved, life.held = block, key, False, block.bytes > 0
         self._live[key] = life
-        block.rerun = self._backward and self._modules.running
+        # While nodes run, only a layer that runs again wants gradients.
+        block.rerun = self._backward and (
+            self._modules.running or torch.is_grad_enabled() and _current_node() is not None
+        )
         if life.held:
             self.events.append((block, block.bytes))
 
@@ -274,13 +276,10 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         life = self._live.get(tensor.untyped_storage()._cdata)
         if life is not None:
             life.block.saved = True
+        node = tensor.grad_fn
+        if node is not None and node._sequence_nr() == _sequence() - 1:
+            return tensor.detach()  # the result of the node that saves it: the two would hold one another
         return tensor
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnsupportedOperatorException) or _NO_RULE.search(str(error)):
-        return "the operator has no fake kernel (torch.library.register_fake gives it one)"
-    return "the size of its result depends on values, which a fake tensor does not have"
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:

@@ -127,8 +127,8 @@ MOMENTS = {
 def three_layers() -> dict[str, Any]:
     """Every tensor of the three-layer network at the end of every moment, and what each moment made and freed."""
     from peakmem.architectures.three_layers import model
-    from peakmem.estimate.account import kinds_of
     from peakmem.estimate.interpret import interpret
+    from peakmem.estimate.kinds import kinds_of
     from peakmem.estimate.settings import structure_of
     from peakmem.estimate.unrolled import steps
     from peakmem.estimate.walk import Walk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peakmem.estimate.layout import BYTES, flat, size_key
 from peakmem.estimate.optimizers.slots import SCALAR, Slot, TensorList, by_dtype, each, named
-from peakmem.estimate.tape import Key, Tensor
+from peakmem.estimate.tape import Key, Tensor, current
 
 
 def clip_grad_norm(slots: list[Slot]) -> Tensor | None:
@@ -22,15 +22,33 @@ def clip_grad_norm(slots: list[Slot]) -> Tensor | None:
 def get_total_norm(slots: list[Slot]) -> Tensor:
     """The norms of each group, then their norm."""
     norms = TensorList()
+    divided = current().parts.partial_norms
     for group in by_dtype(slots):
-        partial = named("norms of pieces of gradients", SCALAR, "fp32", pieces(group), scratch=True)
+        partial = None
+        if not divided:
+            partial = named("norms of pieces of gradients", SCALAR, "fp32", pieces(group), scratch=True)
         norms += [slot.scalar("gradient norm", slot.gradient_dtype) for slot in each(group)]
         del partial
     dtype = "fp32" if any(norm.dtype == "fp32" for norm in norms) else norms[0].dtype
     stack = named("gradient norms", SCALAR, dtype, stacked(slots, BYTES[dtype]))
+    whole = added_up(stack, dtype) if divided else None
     total_norm = named("total gradient norm", SCALAR, dtype)
-    del stack
+    del stack, whole
     return total_norm
+
+
+def added_up(stack: Tensor, dtype: str) -> Tensor:
+    """Norms of shards as those of whole gradients: `x ** 2`, all_reduce, `x ** 0.5`.
+
+    The foreach kernels take no DTensors. Source: torch 2.13, distributed/tensor/_ops/_math_ops.py, _NormPartial.
+    """
+    assert stack.record is not None
+    key = stack.record.key
+    squares = named("squares of gradient norms", SCALAR, dtype, key)
+    summed = named("squares of gradient norms, added up over all GPUs", SCALAR, dtype, key)
+    whole = named("gradient norms of all GPUs", SCALAR, dtype, key)
+    del squares, summed
+    return whole
 
 
 def clip_grads_with_norm(total_norm: Tensor) -> None:
