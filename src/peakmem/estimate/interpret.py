@@ -10,6 +10,7 @@ from peakmem.estimate.autograd import backward
 from peakmem.estimate.inference import as_encoded, generation
 from peakmem.estimate.layout import dims
 from peakmem.estimate.node import Node
+from peakmem.estimate.ops import floats_cast
 from peakmem.estimate.outputs import Held
 from peakmem.estimate.parameters import define
 from peakmem.estimate.structure import Structure
@@ -94,7 +95,7 @@ def make_inputs(tape: Tape, m: Structure, code: ModuleType) -> dict[str, Tensor]
     wanted = dict(getattr(code, "INPUTS", {"input_ids": ("b s", "int64"), "labels": ("b s", "int64")}))
     labels = wanted.pop("labels", None)
     with as_encoded(m):
-        made = {name: tape.new(dims(shape), dtype or m.dtype, None, f"input/{name}")
+        made = {name: tape.new(dims(shape), dtype or m.shard_dtype or m.dtype, None, f"input/{name}")
                 for name, (shape, dtype, *switch) in wanted.items() if m.switches.issuperset(switch)}
     if labels and m.run == "inference" and m.has("encoder_decoder"):
         made["decoder_input_ids"] = tape.new(dims(labels[0]), "int64", None, "input/decoder_input_ids")
@@ -106,8 +107,11 @@ def make_inputs(tape: Tape, m: Structure, code: ModuleType) -> dict[str, Tensor]
 def forward(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Tensor]) -> Tensor:
     """The forward pass; under autocast the cached weight copies go when its context ends."""
     tape.autocast = m.autocast
-    loss: Tensor = tape.parts.model(lambda: code.forward(m, **inputs) if hasattr(code, "INPUTS")
-                            else code.forward(m, inputs["input_ids"]))
+    # FSDP2's policy casts what the model is called with, before its root unit is gathered (cast_forward_inputs).
+    given = {name: floats_cast(x, m.shard_dtype and m.dtype) for name, x in inputs.items()}
+    loss: Tensor = tape.parts.model(lambda: code.forward(m, **given) if hasattr(code, "INPUTS")
+                            else code.forward(m, given["input_ids"]))
+    del given
     leave_autocast(tape)
     return loss
 
