@@ -75,7 +75,7 @@ def configs() -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(DATA.glob("traced_*.json")):
         for record in json.loads(path.read_text(encoding="utf-8")):
-            if "events" in record and record.get("config"):
+            if "events" in record and isinstance(record.get("config"), dict):
                 config = {k: v for k, v in record["config"].items() if k not in ("dtype", "torch_dtype")}
                 if config["model_type"] not in FAMILIES:
                     continue

@@ -111,7 +111,7 @@ def forward(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Tensor
     given = {name: floats_cast(x, m.shard_dtype and m.dtype) for name, x in inputs.items()}
     loss: Tensor = tape.parts.model(lambda: code.forward(m, **given) if hasattr(code, "INPUTS")
                             else code.forward(m, given["input_ids"]))
-    del given
+    given.clear()
     leave_autocast(tape)
     return loss
 

@@ -22,7 +22,7 @@ from peakmem.estimate.layout import Dims, flat, rows_of, size_key
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import floats_cast
 from peakmem.estimate.resizable import Resizable
-from peakmem.estimate.shards import inner_first, padded, rows_of
+from peakmem.estimate.shards import inner_first, padded
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Record, Tape, Tensor
 from peakmem.estimate.whole import Whole, buffer, total

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from peakmem.estimate.layout import Dims, flat, size_key
+from peakmem.estimate.layout import flat, size_key
 from peakmem.estimate.tape import Key, Parameter
-
-
-def rows_of(shape: Dims, count: str = "w") -> Dims:
-    """The shape of one shard: the rows divided by the number of GPUs, rounded up."""
-    rows = "*".join(f"({letter})" if "+" in letter or "-" in letter else letter for letter in shape[0]) or "1"
-    return ((f"{rows}/{count}",), *shape[1:])
 
 
 def padded(p: Parameter, dtype: str) -> Key:
