@@ -52,7 +52,7 @@ def models() -> list[Row]:
     from peakmem.tables.models import presets
 
     made: list[Row] = [("", f"{'parameters':>16}  architecture", ())]
-    made += [(row.name, f"{row.parameters:>16,}  {row.config['model_type']}", ()) for row in presets().values()]
+    made += [(row.name, f"{row.parameters:>16,}  {row.family}", ()) for row in presets().values()]
     return [*made, ("custom", f"{'any':>16}  gpt2, sized by --layers, --hidden, …", ())]
 
 

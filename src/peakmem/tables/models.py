@@ -30,6 +30,11 @@ class Preset:
     source: str
     aliases: tuple[str, ...] = field(default=())
 
+    @property
+    def family(self) -> str:
+        """transformers' model_type, or the class that a file of diffusers names."""
+        return str(self.config.get("model_type") or self.config["_class_name"])
+
 
 MLC = "mlc-ai/mlc-llm 01ced33 python/mlc_llm/model/model_preset.py"
 AIC = "aiconfigurator-core 0.12.0 model_configs"
