@@ -166,3 +166,11 @@ def test_wrapping_breaks_long_words_and_cuts() -> None:
     assert plain(wrapped("x" * 12, 5, "- ")) == "- xxx\nxxxxx\nxxxx\n"
     assert plain(wrapped("aa bb cc dd", 5, most=1)) == "aa …\n"
     assert plain(wrapped("", 5, "- ")) == "-\n"
+
+
+def test_a_moment_with_a_long_name_takes_a_second_line() -> None:
+    import peakmem
+
+    lines = text.render(peakmem.estimate("sd-1.5-unet")).splitlines()
+    assert lines[0].startswith("peak 13.03 GiB in backward, at ") and lines[1].startswith("  ")
+    assert max(map(len, lines)) <= 80

@@ -29,7 +29,7 @@ def page(batch: int, ledger: Ledger, at: Headroom, above: Headroom | None, width
     if above:
         over = f"exceeds by {gib(-above.spare, 1)}" if above.spare < 0 else "is too close to tell"
         lines += wrapped(f"a batch of {batch + 1:,} {over}", width)
-    lines += answer(ledger) + wrapped(about(ledger), width, style="dim")
+    lines += answer(ledger, width) + wrapped(about(ledger), width, style="dim")
     if not batch:
         lines += wrapped("What would make it fit: peakmem estimate with the same flags and --batch 1.", width)
     return lines

@@ -24,7 +24,7 @@ def page(ledger: Ledger, headroom: Headroom | None = None, tried: Sequence[Chang
          together: Change | None = None, width: int = WIDTH, events: bool = False) -> list[Line]:
     """The whole view. headroom: of the GPU that was asked for; tried, together: levers on this run; events: with
     live bytes over time."""
-    lines = answer(ledger)
+    lines = answer(ledger, width)
     if headroom:
         lines += room(headroom, width)
     lines += wrapped(about(ledger), width, style="dim")
@@ -39,10 +39,13 @@ def page(ledger: Ledger, headroom: Headroom | None = None, tried: Sequence[Chang
     return lines + notes(ledger, width)
 
 
-def answer(ledger: Ledger) -> list[Line]:
-    """One line: how much, and when."""
-    peak = ledger.peak
-    return [[("peak ", ""), (gib(peak.bytes), "strong"), (f" {moment_words(peak.moment)}".rstrip(), "")]]
+def answer(ledger: Ledger, width: int = WIDTH) -> list[Line]:
+    """How much, and when: one line, unless the moment's name is long."""
+    size = gib(ledger.peak.bytes)
+    begun = f"peak {size}"
+    (first, *more) = wrapped(moment_words(ledger.peak.moment), width, f"{begun} ", "  ") or [[]]
+    said = plain([first])[len(begun):].rstrip()
+    return [[("peak ", ""), (size, "strong"), (said, "")], *more]
 
 
 def room(headroom: Headroom, width: int) -> list[Line]:
