@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from peakmem.architectures import llama
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, lm_head, rms_norm
 from peakmem.architectures.llama import mlp
 from peakmem.architectures.mixtral import expert_rows, moe_lm, router_rows
@@ -93,16 +94,8 @@ def model(m: Structure, ids: Tensor, table: Callable[[str], tuple[Tensor, ...]],
 
 def block(m: Structure, x: Tensor, turned: tuple[Tensor, ...], mask: Tensor | None, position_ids: Tensor, turn: Turn,
           route: Route | None) -> Tensor:
-    residual = x
-    x = rms(x, "input_layernorm")
-    x, probabilities = attention(m, x, turned, mask, turn)
-    x = residual + x
-    residual = x
-    x = rms(x, "post_attention_layernorm")
-    x = mlp(m, x) if route is None else moe(m, x, route)
-    x = residual + x
-    del probabilities
-    return x
+    return llama.pre_norm(x, lambda x: attention(m, x, turned, mask, turn),
+                          lambda x: mlp(m, x) if route is None else moe(m, x, route))
 
 
 def attention(m: Structure, x: Tensor, turned: tuple[Tensor, ...], mask: Tensor | None,

@@ -57,16 +57,8 @@ def model(m: Structure, ids: Tensor) -> Tensor:
 
 def block(m: Structure, x: Tensor, mask: Tensor | None, cos: Tensor, sin: Tensor, position_ids: Tensor,
           dense: bool) -> Tensor:
-    residual = x
-    x = rms(x, "input_layernorm")
-    x, probabilities = attention(m, x, cos, sin, mask)
-    x = residual + x
-    residual = x
-    x = rms(x, "post_attention_layernorm")
-    x = llama.mlp(m, x) if dense else deepseek_v3.moe(m, x, group_router)
-    x = residual + x
-    del probabilities
-    return x
+    return llama.pre_norm(x, lambda x: attention(m, x, cos, sin, mask),
+                          lambda x: llama.mlp(m, x) if dense else deepseek_v3.moe(m, x, group_router))
 
 
 def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor,

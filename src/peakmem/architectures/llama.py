@@ -59,13 +59,19 @@ def model(m: Structure, ids: Tensor, body: Callable[..., Tensor] | None = None,
 
 def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
           position_ids: Tensor) -> Tensor:
+    return pre_norm(x, lambda x: attention(m, x, cos, sin, mask), lambda x: mlp(m, x))
+
+
+def pre_norm(x: Tensor, attending: Callable[[Tensor], tuple[Tensor, Tensor | None]],
+             feed_forward: Callable[[Tensor], Tensor]) -> Tensor:
+    """LlamaDecoderLayer.forward: attention, then feed-forward, each behind a norm and added to what came in."""
     residual = x
     x = rms(x, "input_layernorm")
-    x, probabilities = attention(m, x, cos, sin, mask)
+    x, probabilities = attending(x)
     x = residual + x
     residual = x
     x = rms(x, "post_attention_layernorm")
-    x = mlp(m, x)
+    x = feed_forward(x)
     x = residual + x
     del probabilities
     return x

@@ -101,16 +101,8 @@ def model(m: Structure, ids: Tensor) -> Tensor:
 
 def block(m: Structure, x: Tensor, mask: Tensor | None, cos: Tensor, sin: Tensor, position_ids: Tensor,
           kind: str) -> Tensor:
-    residual = x
-    x = rms(x, "input_layernorm")
-    x, probabilities = attention(m, x, mask, cos, sin, kind)
-    x = residual + x
-    residual = x
-    x = rms(x, "post_attention_layernorm")
-    x = llama.mlp(m, x) if "dense" in kind else moe(m, x)
-    x = residual + x
-    del probabilities
-    return x
+    return llama.pre_norm(x, lambda x: attention(m, x, mask, cos, sin, kind),
+                          lambda x: llama.mlp(m, x) if "dense" in kind else moe(m, x))
 
 
 def attention(m: Structure, x: Tensor, mask: Tensor | None, cos: Tensor, sin: Tensor,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from peakmem.architectures import llama
 from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, rms_norm
 from peakmem.architectures.llama import attention
 from peakmem.estimate.experts import experts, router
@@ -108,16 +109,7 @@ def model(m: Structure, ids: Tensor, feed_forward: Callable[[str], FeedForward],
 
 def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor,
           feed_forward: FeedForward) -> Tensor:
-    residual = x
-    x = rms(x, "input_layernorm")
-    x, probabilities = attention(m, x, cos, sin, mask)
-    x = residual + x
-    residual = x
-    x = rms(x, "post_attention_layernorm")
-    x = feed_forward(m, x)
-    x = residual + x
-    del probabilities
-    return x
+    return llama.pre_norm(x, lambda x: attention(m, x, cos, sin, mask), lambda x: feed_forward(m, x))
 
 
 def moe(m: Structure, x: Tensor, keeps_dtype: bool = False) -> Tensor:

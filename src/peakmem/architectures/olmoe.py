@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from peakmem.architectures import llama
 from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, rms_norm
 from peakmem.architectures.mixtral import expert_rows, moe_lm, router_rows
 from peakmem.architectures.qwen3_moe import sparse
@@ -51,16 +52,7 @@ def model(m: Structure, ids: Tensor) -> Tensor:
 
 
 def block(m: Structure, x: Tensor, mask: Tensor | None, cos: Tensor, sin: Tensor, position_ids: Tensor) -> Tensor:
-    residual = x
-    x = rms(x, "input_layernorm")
-    x, probabilities = attention(m, x, cos, sin, mask)
-    x = residual + x
-    residual = x
-    x = rms(x, "post_attention_layernorm")
-    x = sparse(m, x)
-    x = residual + x
-    del probabilities
-    return x
+    return llama.pre_norm(x, lambda x: attention(m, x, cos, sin, mask), lambda x: sparse(m, x))
 
 
 def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor,

@@ -11,7 +11,7 @@ from peakmem.estimate.positions import rotate
 from peakmem.estimate.shapes import swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
-from peakmem.estimate.weights import project, rms
+from peakmem.estimate.weights import project
 
 MIRRORS = "transformers 5.24.0 models/seed_oss/modeling_seed_oss.py"
 
@@ -24,16 +24,7 @@ def forward(m: Structure, ids: Tensor) -> Tensor:
 
 def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
           position_ids: Tensor) -> Tensor:
-    residual = x
-    x = rms(x, "input_layernorm")
-    x, probabilities = attention(m, x, cos, sin, mask)
-    x = residual + x
-    residual = x
-    x = rms(x, "post_attention_layernorm")
-    x = mlp(m, x)
-    x = residual + x
-    del probabilities
-    return x
+    return llama.pre_norm(x, lambda x: attention(m, x, cos, sin, mask), lambda x: mlp(m, x))
 
 
 def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor,

@@ -38,16 +38,7 @@ def model(m: Structure, ids: Tensor) -> Tensor:
 
 def block(m: Structure, x: Tensor, mask: Tensor | None, cos: Tensor, sin: Tensor, position_ids: Tensor,
           turns: bool) -> Tensor:
-    residual = x
-    x = rms(x, "input_layernorm")
-    x, probabilities = attention(m, x, cos, sin, mask, turns)
-    x = residual + x
-    residual = x
-    x = rms(x, "post_attention_layernorm")
-    x = llama.mlp(m, x)
-    x = residual + x
-    del probabilities
-    return x
+    return llama.pre_norm(x, lambda x: attention(m, x, cos, sin, mask, turns), lambda x: llama.mlp(m, x))
 
 
 def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
