@@ -58,10 +58,11 @@ def test_a_picture_model_reads_no_tokens() -> None:
     assert "lora_rank" not in idle_settings(named("gpt2"), Setup.of(run="inference"))
 
 
+@pytest.mark.parametrize("outputs", ["logits", "logits+cache"])
 @pytest.mark.parametrize("model", ["t5-small", "whisper-tiny", "clip-vit-base-patch32"])
-def test_outputs_that_are_not_known_are_refused(model: str) -> None:
+def test_outputs_that_are_not_known_are_refused(model: str, outputs: str) -> None:
     with pytest.raises(Impossible, match="returns beside its loss is not known"):
-        estimate(model, outputs="logits")
+        estimate(model, outputs=outputs)
 
 
 def test_scalars_are_not_sharded() -> None:

@@ -25,8 +25,10 @@ def hand_out(x: Tensor) -> None:
 
 def hand_out_cache(m: Structure, *kept: Tensor) -> None:
     """The same for keys and values, which a model with use_cache returns also in training, but not checkpointed."""
-    if m.outputs == "logits+cache" and m.checkpoint == "none":
+    if m.outputs == "logits+cache" and m.checkpoint == "none" and current().outputs is not None:
         for x in kept:
+            if x.storage:
+                x.storage.record.why.append(WHY)
             hand_out(x)
 
 
@@ -65,7 +67,7 @@ class Held:
         if new is None:
             return
         unique = list({id(x.storage): x for x in new if x.storage}.values())
-        if not unique:
+        if all(x.storage and WHY in x.storage.record.why for x in unique):  # keys and values alone
             raise Impossible(f"--outputs: what {self.model} returns beside its loss is not known; leave it out")
         for x in unique:
             if x.storage and WHY not in x.storage.record.why:
