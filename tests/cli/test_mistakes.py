@@ -38,6 +38,7 @@ from .asking import SOURCE, Ask, process
     (["estimate", "gpt2", "--set", "bach=2"], "Did you mean 'batch'?"),
     (["estimate", "gpt2", "--set", "batch=2", "--batch", "3"], "is given twice"),
     (["estimate", "gpt2", "gpt2"], "one argument too many: 'gpt2'"),
+    (["estimate", "gpt2", "--tied", "maybe"], "--tied takes yes or no: got 'maybe'"),
     (["estimate", "gpt2", "--json", "--plot", "a.svg"], "not allowed with"),
     (["estimate", "gpt2", "--heads", "7"], "heads"),
     (["estimate", "gpt2", "--experts", "7"], "has no experts"),

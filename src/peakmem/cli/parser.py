@@ -64,6 +64,9 @@ class Parser(argparse.ArgumentParser):
         found, left = self.parse_known_intermixed_args(spelled(words))
         for word in left:
             name = word.split("=")[0]
+            before = words[words.index(word) - 1] if word in words else ""
+            if before.startswith("--") and before[2:].replace("-", "_") in SWITCHES:
+                raise Usage(f"{before} takes yes or no: got {printable(word)}. See: {self.prog} --help")
             if not word.startswith("-"):
                 raise Usage(f"one argument too many: {printable(word)}. See: {self.prog} --help")
             near = nearest(name, [flag for flag in self._option_string_actions if flag.startswith("--")])
