@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from peakmem.errors import Impossible
+from peakmem.estimate import estimate
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import compiled, replay
 from peakmem.estimate.settings import structure_of
@@ -89,3 +91,10 @@ def test_folded_layers_are_the_unfolded_ones(more: dict[str, Any], lora: int) ->
         structure, numbers = structure_of(model, Setup.of(sequence=16, precision="bf16", lora_rank=lora), unfold=unfold)
         levels.append(replay(compiled(interpret(structure)), numbers))
     assert levels[0] == levels[1]
+
+
+def test_an_auxiliary_loss_without_experts_is_refused() -> None:
+    """transformers reads the first router's logits, whether there are any or not."""
+    with pytest.raises(Impossible, match="no layer has experts"):
+        estimate(from_config(SIZES | QWEN | {"num_hidden_layers": 2, "mlp_only_layers": [0, 1],
+                                             "output_router_logits": True}), sequence=16)

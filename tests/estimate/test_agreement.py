@@ -44,6 +44,12 @@ GRID = [
     agreement.Point(name, config, settings)
     for name, config, settings in (
         ("vit, one picture, zeroed gradients", VIT, {"precision": "fp32", "set_to_none": False}),
+        (
+            "roberta, FSDP2: a bias without a gradient",
+            next(config for config in CONFIGS if config["model_type"] == "roberta") | {"tie_word_embeddings": False},
+            {"precision": "mixed", "sequence": 18, "shard": "fsdp2", "gpus": 4, "set_to_none": False},
+        ),
+        ("the delta net in whole chunks", first("qwen3_5_text"), {"precision": "fp32", "sequence": 128, "batch": 2}),
         ("t5, one sequence", T5, {"precision": "bf16", "sequence": 23, "target": 9}),
         ("t5, FSDP2", T5, {"precision": "fp32", "sequence": 25, "batch": 2, "shard": "fsdp2", "gpus": 8}),
         ("routers' loss unused", ROUTED, {"precision": "bf16", "sequence": 27, "loss": "sum", "accumulation": 2}),
@@ -76,16 +82,7 @@ def worker() -> Iterator[Worker]:
         yield worker
 
 
-OFF = ("qwen3_5_text-first", "vit, one picture", "bert, FSDP2")  # of which the two do not agree yet
-
-
-def marked(point: agreement.Point) -> object:
-    """A point, expected to be off where that is known."""
-    marks = [pytest.mark.xfail(reason="the two do not agree yet")] if point.name.startswith(OFF) else []
-    return pytest.param(point, marks=marks, id=point.name)
-
-
-@pytest.mark.parametrize("point", [marked(point) for point in (*FIRST.values(), *GRID)])
+@pytest.mark.parametrize("point", [pytest.param(point, id=point.name) for point in (*FIRST.values(), *GRID)])
 def test_a_point_agrees(worker: Worker, point: agreement.Point) -> None:
     assert agreement.compared(worker, point) == (0, "")
 

@@ -68,6 +68,20 @@ var nan_to_num
 }
 
 
+def turned(operation: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return the operation with a gradient whose dimensions lie otherwise than its input's: a view may cost a copy."""
+    return lambda x: operation(x.view(4, 16, 64)).transpose(1, 2).contiguous()
+
+
+OPERATIONS |= {
+    f"{name}, turned": turned(OPERATIONS[name])
+    for name in """
+relu gelu silu mish elu hardswish hardsigmoid hardtanh leaky_relu softplus sigmoid tanh exp square softmax log_softmax
+cumsum layer_norm masked_fill clamp
+""".split()
+}
+
+
 UNLIKE = {
     "logsigmoid": "the CPU's forward keeps a buffer; a GPU's makes none",
     "sum": "a product copies the expanded gradient: scratch, in a trace",

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 from steps import LLAMA, events_of, setting, trace, traced_module
 
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from peakmem.trace import fake_gpu
 from peakmem.trace.optimizers import make
 from peakmem.trace.process import TraceError, Worker, in_process
+from peakmem.trace.tracer import Tracer
 
 
 def views_and_updates() -> None:
@@ -35,6 +41,26 @@ def test_views_and_updates_allocate_nothing(worker: Worker) -> None:
 
 def test_host_memory_is_not_counted(worker: Worker) -> None:
     assert worker.call(allocation_of, "host_tensors") == []
+
+
+def dropped_results() -> list[int]:
+    """Return the events of results that their own nodes save, each dropped at once, with no garbage collector."""
+    fake_gpu.set_up(fallback=False)
+    gc.disable()
+    try:
+        with FakeTensorMode(), Tracer("cuda") as tracer, tracer.watching(torch.nn.Identity()):
+            tracer.enter("forward")
+            x = torch.empty(100, device="cuda", requires_grad=True)
+            for operation in (torch.exp, torch.tanh, torch.sigmoid, torch.rsqrt):
+                y = operation(x)
+                del y
+            return [change for _, change in tracer.events]
+    finally:
+        gc.enable()
+
+
+def test_a_saved_result_and_its_node_do_not_hold_one_another(worker: Worker) -> None:
+    assert worker.call(dropped_results) == [400, *4 * [400, -400]]
 
 
 def test_a_steady_step_ends_where_it_began(worker: Worker) -> None:

@@ -34,7 +34,7 @@ def define(m: Structure) -> Definition:
     if pooled(m):
         yield from linear("bert.pooler.dense", "h", "h", True)
         return
-    yield Row("cls.predictions.bias", "V", "" if m.has("tied") else "unused")
+    yield Row("cls.predictions.bias", "V", reached=m.has("tied"))  # else the head has a bias of its own
     yield from linear("cls.predictions.transform.dense", "h", "h", True)
     yield from layer_norm("cls.predictions.transform.LayerNorm")
     if not m.has("tied"):

@@ -13,7 +13,7 @@ class Row(NamedTuple):
 
     name: str
     shape: str
-    module: str = ""  # linear | conv1d | linear, read: never run | embedding | norm | buffer | unused: no gradient | ""
+    module: str = ""  # linear | conv1d | linear, read: never run | embedding | norm | buffer | unused: frozen | ""
     dtype: str = ""  # empty: the module's
     reached: bool = True  # by a gradient; it is trained, in name, all the same
 

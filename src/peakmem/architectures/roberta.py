@@ -40,7 +40,7 @@ def encoder_rows(m: Structure) -> Definition:
 
 
 def head_rows(m: Structure) -> Definition:
-    yield Row("lm_head.bias", "V", "" if m.has("tied") else "unused")
+    yield Row("lm_head.bias", "V", reached=m.has("tied"))  # else the head has a bias of its own
     yield from linear("lm_head.dense", "h", "h", True)
     yield from layer_norm("lm_head.layer_norm")
     if not m.has("tied"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
+from peakmem.errors import Impossible
 from peakmem.estimate.experts import topk
 from peakmem.estimate.layout import dims
 from peakmem.estimate.node import Node
@@ -28,8 +29,11 @@ def fold_of(x: Tensor) -> str:
 def load_balancing_loss(kept: list[Tensor]) -> Tensor:
     """Layer by layer: how many tokens each expert got, and the sum of its probabilities; then their product.
 
-    The variables of one layer live until the next one's replace them.
+    The variables of one layer live until the next one's replace them. Errors: Impossible.
     """
+    if not kept:
+        raise Impossible("output_router_logits: no layer has experts, and transformers' auxiliary loss fails there; "
+                         "train without it, or with more layers")
     tokens = made("E", "fp32", "tokens per expert")
     chances = made("E", "fp32", "probability per expert")
     for logits in each(kept):

@@ -224,14 +224,17 @@ def tanh(x: Tensor, name: str = "tanh") -> Tensor:
 
 
 def dropout(x: Tensor, on: bool) -> Tensor:
-    """native_dropout: a result and a mask of one byte per element; where it is off nothing happens."""
+    """native_dropout: a result and a mask of one byte per element; where it is off nothing happens.
+
+    Its gradient is contiguous, whatever the incoming one is (cuda/Dropout.cu, suggest_memory_format).
+    """
     if not on:
         return x
     n = Node("dropout", x)
     out = result_like(n, x, None, "dropped out")
     mask = result_like(n, x, "bool", "dropout mask")
     n.keeps(mask, f"which elements {n.scope} dropped")
-    n.gradient(0, memory="grad")
+    n.gradient(0)
     return n.output(out)
 
 

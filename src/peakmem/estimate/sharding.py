@@ -244,7 +244,7 @@ class FullyShard(Whole):
         layers = dict.fromkeys(key[:key.find(":") + 1] for key in self.tape.parameters)
         for layer in layers:
             unit = self.unit(layer)
-            shards = [p.shard for p in unit.parameters if p.trained and p.shard is not None]
+            shards = [p.shard for p in unit.parameters if p.trained and p.shard is not None and p.shard.reached]
             if shards:
                 with self.tape.repeated(unit.fold):
                     unit.keep_shards(shards, unit.flat(shards, shards[0].dtype, "gradients"))

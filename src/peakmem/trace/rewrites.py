@@ -36,6 +36,31 @@ FULL_STORAGE = frozenset(
 # Losses that are made for all elements before they are reduced (Loss.cpp); nobody outside the kernel sees that tensor.
 WHOLE_FIRST = frozenset({_aten.mse_loss.default, _aten.smooth_l1_loss.default, _aten.huber_loss.default})
 
+# Gradients that fake tensors compute by torch/_decomp/decompositions.py, whose elements lie in another order than
+# the kernels have them. TensorIterator takes the order of the first operand, the incoming gradient (Activation.cpp) ...
+_AS_THE_GRADIENT = frozenset(
+    {
+        _aten.softplus_backward.default,
+        _aten.elu_backward.default,
+        _aten.hardtanh_backward.default,
+        _aten.hardsigmoid_backward.default,
+        _aten.hardswish_backward.default,
+    }
+)
+# ... and these make contiguous results (SoftMax.cpp, TORCH_META_FUNC(_log_softmax_backward_data); layer_norm_kernel.cu,
+# layer_norm_backward_cuda; Loss.cpp, zeros_like with a contiguous format).
+_CONTIGUOUS = frozenset(
+    {
+        _aten._log_softmax_backward_data.default,
+        _aten.native_layer_norm_backward.default,
+        _aten.mse_loss_backward.default,
+        _aten.smooth_l1_loss_backward.default,
+        _aten.huber_loss_backward.default,
+    }
+)
+LAID_OTHERWISE = _AS_THE_GRADIENT | _CONTIGUOUS
+"""The operations whose results `laid_as_by_kernel` may lay otherwise."""
+
 # Updates that allocate nothing and have no fake kernel (FusedSgdKernel.cu, FusedAdagradKernel.cu).
 ONLY_IN_PLACE = frozenset({_aten._fused_sgd_.default, _aten._fused_adagrad_.default})
 
@@ -71,9 +96,9 @@ def sole_owner(tensor: torch.Tensor) -> bool:
     return counts[0] <= _SOLE[0] and counts[1] <= _SOLE[1]
 
 
-def storage_bytes(func: Any, args: tuple[Any, ...], size: int) -> int:
-    """Return the bytes of the storage that `func` makes for a result of `size` bytes, in a real run."""
-    return max(size, elementwise_bytes(args)) if func in FULL_STORAGE else size
+def storage_bytes(args: tuple[Any, ...], size: int) -> int:
+    """Return the bytes of the storage that one of `FULL_STORAGE` makes for a result of `size` bytes, in a real run."""
+    return max(size, elementwise_bytes(args))
 
 
 def elementwise_bytes(args: tuple[Any, ...]) -> int:
@@ -93,6 +118,18 @@ def is_dense(tensor: torch.Tensor) -> bool:
             return False
         expected *= size
     return True
+
+
+def laid_as_by_kernel(func: Any, result: Any, args: tuple[Any, ...]) -> Any:
+    """Return what an operation of `LAID_OTHERWISE` gave, its elements in the order in which the kernel writes them."""
+    if isinstance(result, tuple):
+        return (laid_as_by_kernel(func, result[0], args), *result[1:])
+    if result is None or not is_dense(result):
+        return result
+    wanted = torch.empty(result.shape, device="meta")
+    if func in _AS_THE_GRADIENT:
+        wanted = torch.empty_like(args[0], device="meta") if is_dense(args[0]) else result
+    return result.as_strided(wanted.shape, wanted.stride())
 
 
 def in_place(func: Any, args: tuple[Any, ...], asked_device: bool, node: Any) -> Any:

@@ -17,10 +17,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from . import rewrites
 from .attention import AttentionOnGPU
 from .modules import Modules
 from .process import TraceError
-from .rewrites import FULL_STORAGE, ONLY_IN_PLACE, REWRITTEN, WHOLE_FIRST, elementwise_bytes, in_place, storage_bytes
 from .scratch import KNOWN, NOTED, Taken
 from .streams import current
 from .unanswerable import why_unanswerable
@@ -36,7 +36,7 @@ _wait = torch.ops._c10d_functional.wait_tensor.default
 _current_node = torch._C._current_autograd_node
 _sequence = torch._C._autograd._get_sequence_nr
 _FAKE = (FakeTensor,)
-_SPECIAL = ONLY_IN_PLACE | {_item, _add, _wait}
+_SPECIAL = rewrites.ONLY_IN_PLACE | {_item, _add, _wait}
 
 
 class Block:
@@ -108,13 +108,13 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return args[0].fake_device if types == _FAKE else func(*args)
         self.operation_count += 1
         if self._backward:
-            if func in REWRITTEN:
-                rewritten = in_place(func, args, self._asked_device, _current_node())
+            if func in rewrites.REWRITTEN:
+                rewritten = rewrites.in_place(func, args, self._asked_device, _current_node())
                 if rewritten is not None:
                     func = rewritten
             self._asked_device = False
         if func in _SPECIAL:
-            if func in ONLY_IN_PLACE:
+            if func in rewrites.ONLY_IN_PLACE:
                 return None
             if func is _item:
                 return self._answer(args[0])
@@ -130,6 +130,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if reason := why_unanswerable(error):
                 raise TraceError(f"{func.name()} in {self.module() or 'the root module'}: {reason}") from error
             raise
+        if func in rewrites.LAID_OTHERWISE:
+            out = rewrites.laid_as_by_kernel(func, out, args)
         if isinstance(out, _Tensor):
             self._see(out, func, args)
         elif isinstance(out, (tuple, list)):
@@ -158,15 +160,17 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         key = storage._cdata
         if key in self._live or tensor.device.type != self.device:
             return
-        size = storage_bytes(func, args, storage.nbytes()) if func in FULL_STORAGE else storage.nbytes()
+        size = storage.nbytes()
+        if func in rewrites.FULL_STORAGE:
+            size = rewrites.storage_bytes(args, size)
         block = Block(size, func.name(), self.module(), self._phase, tensor)
         if func is _to_copy and self._forward:
             source = self.block_of(args[0])
             narrower = source is not None and source.dtype.itemsize > tensor.dtype.itemsize
             block.cast_of = source if narrower and source is not None and source.kind == "parameter" else None
         self._born(storage, key, block)
-        if func in WHOLE_FIRST and tensor.dim() == 0:
-            whole = Block(elementwise_bytes(args), func.name(), self.module(), self._phase, args[0])
+        if func in rewrites.WHOLE_FIRST and tensor.dim() == 0:
+            whole = Block(rewrites.elementwise_bytes(args), func.name(), self.module(), self._phase, args[0])
             self.events += [(whole, whole.bytes), (whole, -whole.bytes)]
 
     def _take_over(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:

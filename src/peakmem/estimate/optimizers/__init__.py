@@ -18,6 +18,7 @@ from peakmem.estimate.optimizers.rule import Rule
 from peakmem.estimate.optimizers.slots import SCALAR, Slot, each, free_folded, named
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Key, Tape
+from peakmem.immutable import replace
 
 __all__ = ["RULES", "Training", "free_folded"]
 
@@ -82,10 +83,20 @@ class Training:
             return
         outer, self.tape.kind = self.tape.kind, "gradients"
         if not self.tape.parts.make_gradients():
+            lies_in = self.sizes_of_first_gradients()
             for slot in each(self.slots):
                 owned = slot.parameter.owned
-                owned.grad = self.tape.new(owned.dims, owned.dtype, None, f"{slot.name} gradient")
+                owned.grad = self.tape.new(owned.dims, owned.dtype, None, f"{slot.name} gradient",
+                                           lies_in.get(id(slot.parameter)))
         self.tape.kind = outer
+
+    def sizes_of_first_gradients(self) -> dict[int, Key]:
+        """The storages in which the first step's gradients lie, by parameter: a view keeps the whole one."""
+        from peakmem.estimate.interpret import interpret
+
+        first = interpret(replace(self.m, step="first")).parameters
+        return {id(p): grad.storage.record.key for name, p in self.tape.parameters.items()
+                if (grad := first[name].grad) is not None and grad.storage}
 
     def clip(self) -> None:
         """Clip the gradients; nobody keeps their norm."""
