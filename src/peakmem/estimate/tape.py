@@ -173,7 +173,7 @@ class Tape:
         self.origin = ""  # the code that makes tensors with a purpose
         self.place = "device"  # where new tensors lie; elsewhere they have a size and no events
         self.ones = ones
-        self.scope = self.borrowed = ""  # borrowed: the layer whose parameters are read from outside of it
+        self.scope = self.borrowed = self.phase_name = ""  # borrowed: the layer whose parameters are read from outside of it
         self.layer = ""  # which copy of a repeated layer is being interpreted
         self.fold = ""  # how often the current stretch is repeated, as a letter
         self.loop = ""  # how often what is written now happens in a row within one layer, as a letter
@@ -203,7 +203,6 @@ class Tape:
         self.returned: Callable[[], None] | None = None  # called when the model has returned, before its caller's loss
         self.outputs: list[Tensor] | None = None  # what the model returns, where its caller holds it
         self.flops: list[tuple[str, int, tuple[str, ...], str]] = []
-        self.phase_name = ""
 
     def phase(self, name: str) -> None:
         self.phase_name = name
