@@ -7,7 +7,6 @@ import gc
 import pytest
 import torch
 from steps import LLAMA, events_of, setting, trace, traced_module
-
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from peakmem.trace import fake_gpu

@@ -173,7 +173,7 @@ class Tape:
         self.origin = ""  # the code that makes tensors with a purpose
         self.place = "device"  # where new tensors lie; elsewhere they have a size and no events
         self.ones = ones
-        self.scope = self.borrowed = self.phase_name = ""  # borrowed: the layer whose parameters are read from outside of it
+        self.scope = self.borrowed = self.phase_name = ""  # borrowed: the layer whose parameters others read
         self.layer = ""  # which copy of a repeated layer is being interpreted
         self.fold = ""  # how often the current stretch is repeated, as a letter
         self.loop = ""  # how often what is written now happens in a row within one layer, as a letter
