@@ -93,11 +93,12 @@ def traced(setting: Mapping[str, Any]) -> dict[str, list[int]]:
             cache, tokens = out.cache, setting["generate"]
             ids = next_of(out, ids.shape)
             del out
-            for i in range(1, tokens):
-                tracer.enter("first decode" if i == 1 else "last decode" if i == tokens - 1 else "between")
-                out = model(input_ids=ids[:, -1:], use_cache=True, logits_to_keep=1, cache=cache)
-                ids = next_of(out, ids[:, -1:].shape)
-                del out
+            with model._optimize_model_for_decode():  # experts: batched_mm in place of grouped_mm
+                for i in range(1, tokens):
+                    tracer.enter("first decode" if i == 1 else "last decode" if i == tokens - 1 else "between")
+                    out = model(input_ids=ids[:, -1:], use_cache=True, logits_to_keep=1, cache=cache)
+                    ids = next_of(out, ids[:, -1:].shape)
+                    del out
             tracer.close()
     found: dict[str, list[int]] = {}
     for (name, _, begin), (_, _, end) in zip(tracer.phases, tracer.phases[1:], strict=False):

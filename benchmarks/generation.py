@@ -169,11 +169,12 @@ def generate_alone(tracer: Tracer, model: Any, tokens: torch.Tensor, count: int)
     out = model(tokens, cache=cache, use_cache=True, logits_to_keep=1)
     ids = next_of(out, tokens.shape)
     del out
-    for i in range(1, count):
-        tracer.enter("first decode" if i == 1 else "last decode" if i == count - 1 else "between")
-        out = model(ids[:, -1:], cache=cache, use_cache=True, logits_to_keep=1)
-        ids = next_of(out, ids[:, -1:].shape)
-        del out
+    with model._optimize_model_for_decode():  # experts: batched_mm in place of grouped_mm
+        for i in range(1, count):
+            tracer.enter("first decode" if i == 1 else "last decode" if i == count - 1 else "between")
+            out = model(ids[:, -1:], cache=cache, use_cache=True, logits_to_keep=1)
+            ids = next_of(out, ids[:, -1:].shape)
+            del out
     tracer.enter("end")
 
 

@@ -1,6 +1,6 @@
 """Mixture of experts as transformers 5.24 runs it: a router, and experts as 3-D weights.
 
-Source: integrations/moe.py (grouped_mm_experts_forward, the default implementation) and the routers in
+Source: integrations/moe.py (grouped_mm_experts_forward, the default implementation but for decoding) and the routers in
 models/mixtral and models/qwen3_moe. Every token meets K of E experts, so the sorted rows are b·s·K in number
 however the router distributes them: nothing here depends on the balance.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from peakmem.estimate.chosen_experts import chosen_experts, copies_matrices
 from peakmem.estimate.inplace import add_into
 from peakmem.estimate.layout import flat
 from peakmem.estimate.node import Node
@@ -22,6 +23,7 @@ from peakmem.estimate.tape import Parameter, Tensor, current, scope
 from peakmem.estimate.weights import product, weight
 
 Gate = Callable[[Structure, Tensor], Tensor]
+SORTED = "rows, by expert"
 
 
 def router(m: Structure, x: Tensor, keeps_dtype: bool, name: str = "gate",
@@ -53,16 +55,19 @@ def experts(m: Structure, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor,
     """grouped_mm_experts_forward on rows x of (b s, h): sorted by expert, two grouped products, sorted back.
 
     gate: the experts' own `_apply_gate`; biased: each product has a bias, picked for every row and added in place.
-    up: the first matrices; `up_proj` where nothing is gated.
+    up: the first matrices; `up_proj` where nothing is gated. Where generate() decodes: see chosen_experts.py.
     """
     width = x.dims[1]
     with scope("experts"):
         gate_up_proj, down_proj = adapted_weights(m) if up == "gate_up_proj" else (weight(up), weight("down_proj"))
+        if copies_matrices(m, gate_up_proj):
+            return chosen_experts(m, x, top_k_index, top_k_weights, {up: gate_up_proj, "down_proj": down_proj},
+                                  gate or gated, biased)
         sample_weights = view(top_k_weights, "(b s K)")
         expert_ids_g = made("(b s K)", "int64", "expert numbers, sorted")
         perm = made("(b s K)", "int64", "order by expert")
         selected = index(x, made("(b s K)", "int64", "row of each sorted place"),
-                         (("b", "s", "K"), width), "rows, by expert")
+                         (("b", "s", "K"), width), SORTED)
         sample_weights_g = index(sample_weights, perm, "(b s K)", "expert weights, sorted")
         histc_input = made("(b s K)", "int32", "expert numbers in int32")
         tokens_per_expert = made("E", "int32", "rows per expert")

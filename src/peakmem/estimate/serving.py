@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from peakmem.errors import Impossible
+from peakmem.estimate.chosen_experts import COPY
+from peakmem.estimate.experts import SORTED
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import Level, size, value
 from peakmem.estimate.structure import Structure
@@ -23,6 +25,7 @@ from peakmem.quantity import exact
 from peakmem.setup import Setup
 from peakmem.tables.device import context
 from peakmem.tables.gpus import find_gpu
+from peakmem.tables.quantised import SCHEMES
 
 RECURRENT = frozenset({"av", "am", "l", "o", "zc"})
 
@@ -141,6 +144,7 @@ def inference_switches(model: Model, setup: Setup) -> set[str]:
     tokens = cached_tokens(model, setup)
     switches = {"all_logits"} if setup.logits == "all" else set()
     switches |= {"beams"} if setup.beams > 1 and "encoder_decoder" in model.switches else set()
+    switches |= {"chosen_experts"} if model.experts and setup.beams == 1 and setup.kv_cache != "paged" else set()
     for step in "12":
         if model.window and tokens[f"t{step}"] >= model.window:
             switches.add(f"narrow_window_{step}")
@@ -239,6 +243,7 @@ def notes_on_serving(m: Structure, numbers: Mapping[str, Any], setup: Setup,
         yield "the prompt in chunks: the last one is counted, with the cache of all before it; its kernel needs no mask"
     if setup.beams > 1:
         yield "beams: each has its own cache, as transformers does it; paged servers share the blocks of the prompt"
+    yield from notes_on_experts(m, setup)
     server = server_of(m, numbers, setup, levels) if per_token else None
     if server:
         needed = max(level.peak for level in levels.values())
@@ -246,6 +251,22 @@ def notes_on_serving(m: Structure, numbers: Mapping[str, Any], setup: Setup,
                f"{setup.utilization:g}: {exact(server.reserved)}, of which {exact(server.cache)} for "
                f"{server.blocks:,} blocks of {setup.block_size} tokens: {server.tokens:,} tokens, or "
                f"{server.sequences:,} sequences of {numbers['t2']:,}")
+
+
+def notes_on_experts(m: Structure, setup: Setup) -> Iterator[str]:
+    """Which kernel runs the experts of decoded tokens, where transformers' own interface chooses it."""
+    names = {record.name.rpartition("/")[2] for record in interpret(m).records}
+    if any(name.endswith(COPY) for name in names):
+        yield ("experts: grouped_mm for the prompt; for decoding batched_mm, as transformers' generate() switches on a "
+               "GPU: it copies the matrices of each row's experts; --kv-cache paged counts a server, which does not")
+    elif SORTED in names and m.decodes and not (m.stored.scheme and SCHEMES[m.stored.scheme].experts):
+        yield f"experts: grouped_mm for prompt and decoding; {STAYS['paged' if m.cache == 'paged' else 'beams']}"
+
+
+STAYS = {
+    "paged": "the kernels of servers copy no expert's matrices, as transformers' generate() does for decoding on a GPU",
+    "beams": "transformers' beam search does not switch to batched_mm, as its generate() does otherwise",
+}
 
 
 def notes_on_reading(m: Structure, numbers: Mapping[str, Any], setup: Setup) -> Iterator[str]:
