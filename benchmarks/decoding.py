@@ -4,7 +4,7 @@
 
 transformers' own classes run on a fake GPU with a cache of their own, without generate()'s small tensors. Every
 allocation of the prompt's forward, of the first and of the last decoding step is compared. Exit 1 when any is off.
-Needs transformers.
+Needs transformers and peft.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import peft
 import torch
 import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from generation import next_of
+from generation import PRECISIONS, next_of
 
 from peakmem.tables.kernels import GPU
 from peakmem.trace import fake_gpu, hf
@@ -61,44 +63,56 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "ssm_state_size": 5, "mamba_num_heads": 6, "mamba_head_dim": 7, "n_routed_experts": 4, "chunk_size": 16,
         "moe_shared_expert_intermediate_size": 28, "conv_kernel": 3, "n_group": 2, "topk_group": 1},
 }
-RUNS = (("bf16", "sdpa", 2, 21, 6), ("fp32", "eager", 1, 16, 4))
+RUNS = (("bf16", "sdpa", 2, 21, 6), ("fp32", "eager", 1, 16, 4), ("amp-bf16", "sdpa", 3, 19, 5))
 NO_SDPA = ("mamba", "gpt_oss")
+ADAPTED = ("mixtral", "deepseek_v3")  # with adapters on everything that peft adapts, experts included
 
 
 def settings() -> Iterator[dict[str, Any]]:
-    """Every model twice: one and two sequences, prompts with and without a factor of 8."""
+    """Every model three times: one to three sequences, prompts with and without a factor of 8; under autocast, too."""
     for name, config in CONFIGS.items():
         for precision, attention, batch, sequence, generate in RUNS:
             attention = "eager" if name in NO_SDPA else attention
-            yield {"id": f"{name}/{precision}/{attention}", "config": dict(config), "precision": precision,
-                   "attention": attention, "batch": batch, "sequence": sequence, "target": 1, "generate": generate}
+            setting = {"id": f"{name}/{precision}/{attention}", "config": dict(config), "precision": precision,
+                       "attention": attention, "batch": batch, "sequence": sequence, "target": 1, "generate": generate}
+            yield setting
+            if name in ADAPTED:
+                yield setting | {"id": f"{setting['id']}/lora", "lora": 4}
 
 
 def traced(setting: Mapping[str, Any]) -> dict[str, list[int]]:
     """Allocations, and frees between them as one sum, of prefill, first and last step."""
     device = fake_gpu.set_up(fallback=False).device
     config = transformers.AutoConfig.for_model(**setting["config"])
+    dtype, autocast = PRECISIONS[setting["precision"]]
     with torch.device("meta"):
         model: Any = transformers.AutoModelForCausalLM.from_config(
-            config, dtype=DTYPES[setting["precision"]], attn_implementation=setting["attention"]).eval()
+            config, dtype=DTYPES[dtype], attn_implementation=setting["attention"]).eval()
+        decodes = model._optimize_model_for_decode
+        if "lora" in setting:
+            adapters = peft.LoraConfig(r=setting["lora"], target_modules="all-linear", task_type="CAUSAL_LM")
+            model = peft.get_peft_model(model, adapters).eval()
     with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(GPU()) as sdpa:
         hf.move(model, device)
         ids = torch.empty(setting["batch"], setting["sequence"], dtype=torch.int64, device=device)
         tracer = Tracer(device, sdpa)
         for name, tensor in [*model.named_parameters(), *model.named_buffers(), ("ids", ids)]:
             tracer.track(tensor, "parameter", "", name)
-        with tracer, tracer.watching(model), torch.no_grad():
+        context = torch.autocast("cuda", dtype=DTYPES[autocast]) if autocast else nullcontext()
+        with tracer, tracer.watching(model), torch.no_grad(), context:
             tracer.enter("prefill")
             out = model(input_ids=ids, use_cache=True, logits_to_keep=1)
             cache, tokens = out.cache, setting["generate"]
             ids = next_of(out, ids.shape)
             del out
-            with model._optimize_model_for_decode():  # experts: batched_mm in place of grouped_mm
+            with decodes():  # experts: batched_mm in place of grouped_mm
                 for i in range(1, tokens):
                     tracer.enter("first decode" if i == 1 else "last decode" if i == tokens - 1 else "between")
                     out = model(input_ids=ids[:, -1:], use_cache=True, logits_to_keep=1, cache=cache)
                     ids = next_of(out, ids[:, -1:].shape)
                     del out
+            tracer.enter("end")
+        with tracer:
             tracer.close()
     found: dict[str, list[int]] = {}
     for (name, _, begin), (_, _, end) in zip(tracer.phases, tracer.phases[1:], strict=False):

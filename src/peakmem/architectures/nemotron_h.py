@@ -135,15 +135,15 @@ def mixer(m: Structure, x: Tensor) -> Tensor:
         x = swap(x, "b s am*em+2*Gm*o")
         x, b, c = split(x, 2, [("Gm", "rm", "em"), ("Gm", "o"), ("Gm", "o")])
         if current().single:
-            kept = state("state", f"b {HEADS} em o", "fp32")
+            kept = state("state", f"b {HEADS} em o")
             x, b, c = view(select(x, 1), f"b {HEADS} em"), view(select(b, 1), "b Gm o"), view(select(c, 1), "b Gm o")
             out = selective_state_update(kept, x, select(dt, 1), a, b, c, weight("D"), weight("dt_bias"))
             out, scanned = view(out, "b s (Gm rm em)"), None
         else:
             scanned = chunk_scan(m, view(x, f"b s {HEADS} em"), dt, a, view(b, "b s Gm o"), view(c, "b s Gm o"),
                                    weight("D"), weight("dt_bias"))
-            if m.run == "inference":
-                state("state", f"b {HEADS} em o", "fp32")
+            if scanned[1] is not None:
+                state("state", f"b {HEADS} em o", scanned[1].dtype)
             out = reshape(scanned[0], "b s (Gm rm em)")
         out = gated_norm(out, gate, "norm")
         out = project(cast(out, dtype), "out_proj")

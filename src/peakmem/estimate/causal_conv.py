@@ -13,17 +13,18 @@ from peakmem.estimate.weights import has, weight
 
 
 def causal_conv1d(x: Tensor, kind: str, channels: str, taps: str = "q") -> Tensor:
-    """causal_conv1d_fn on (b, channels, s): padded on both sides, the end cut off, then the activation.
-
-    The weight is seen as (channels, taps) and back, so autocast takes it for no leaf and casts it anew each time.
-    """
+    """causal_conv1d_fn on (b, channels, s): padded on both sides, the end cut off, then the activation."""
     with scope("conv1d"):
         w = weight("weight")
         bias = weight("bias") if has("bias") else None
-    squeezed = view(w, f"{channels} {taps}")
-    out = convolved(cast(x, w.dtype), view(squeezed, f"{channels} 1 {taps}"), bias, f"b {channels} s+{taps}-1")
+    out = convolved(cast(x, w.dtype), seen_as_taps(w, channels, taps), bias, f"b {channels} s+{taps}-1")
     out = activation(piece(out, 2, "s"), kind)
     return cast(out, x.dtype)
+
+
+def seen_as_taps(w: Tensor, channels: str, taps: str) -> Tensor:
+    """The weight as (channels, taps) and back: autocast takes it for no leaf and casts it anew each time."""
+    return view(view(w, f"{channels} {taps}"), f"{channels} 1 {taps}")
 
 
 def convolved(x: Tensor, w: Tensor, bias: Tensor | None, target: str) -> Tensor:
@@ -59,5 +60,5 @@ def remembered_conv1d(m: Structure, x: Tensor, kind: str, channels: str, taps: s
         w = weight("weight")
         bias = weight("bias") if has("bias") else None
     joined = cast(cat([kept, x], f"b {channels} {taps}+1", "last tokens and the new one"), w.dtype)
-    out = activation(piece(convolved(joined, w, bias, f"b {channels} 2"), 2, "s"), kind)
+    out = activation(piece(convolved(joined, seen_as_taps(w, channels, taps), bias, f"b {channels} 2"), 2, "s"), kind)
     return cast(out, x.dtype)

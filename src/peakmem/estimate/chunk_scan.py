@@ -123,18 +123,21 @@ def selective_state_update(state: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: T
                            dt_bias: Tensor) -> Tensor:
     """One token: x: (b, heads, em), dt: (b, heads), b and c: (b, Gm, o). The new state is copied over the old one."""
     full = f"b {HEADS} em o"
-    dt = outer(view(dt, f"b {HEADS} 1"), view(cast(dt_bias, dt.dtype), f"{HEADS} 1"), f"b {HEADS} em", "time step")
+    bias = cast(expand(view(dt_bias, f"{HEADS} 1"), f"{HEADS} em"), dt.dtype)
+    dt = outer(view(dt, f"b {HEADS} 1"), bias, f"b {HEADS} em", "time step")
+    del bias
     dt = view(softplus(dt), f"b {HEADS} em 1")
     decay = exp(outer(cast(dt, "fp32"), view(a, f"{HEADS} 1 1"), full, "time step·A"), "decay")
     b = view(of_each_head(b), f"b {HEADS} 1 o")
     change = outer(dt, b, full, "time step·B")
     update = mul(change, view(x, f"b {HEADS} em 1"), "update of the state")
     new = add(mul(state, decay, "state, decayed"), update, "state")
+    cast(new, state.dtype)  # what copy_ takes, where the prompt's einsum has left a state in autocast's dtype
     c = of_each_head(c)
     new = cast(new, c.dtype)
     out = bmm(view(new, "(b Gm rm) em o"), view(c, "(b Gm rm) o 1"))
     out = view(out, f"b {HEADS} em")
-    out = add(out, mul(x, view(d, f"{HEADS} 1"), "input·D"), "with input·D")
+    out = cast(add(out, mul(x, view(d, f"{HEADS} 1"), "input·D"), "with input·D"), out.dtype)
     del decay, change, update, new
     return out
 

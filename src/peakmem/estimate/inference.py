@@ -60,10 +60,10 @@ def kept(m: Structure, new: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
     return tuple(seen(m, held, x) for held, x in zip(made, new.values(), strict=True))
 
 
-def state(name: str, shape: str, dtype: str) -> Tensor:
+def state(name: str, shape: str, dtype: str = "") -> Tensor:
     """A state of this layer, made in its first forward and overwritten by every later one: its size is constant.
 
-    Source: cache_utils.py, LinearAttentionLayer.
+    dtype: of the first; later ones take the one that is there. Source: cache_utils.py, LinearAttentionLayer.
     """
     tape = current()
     key = f"{tape.layer}{tape.scope}/{name}"

@@ -85,8 +85,9 @@ def selective_state_update(state: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: T
     change = outer(view(cast(dt, "fp32"), "b l 1"), view(cast(b, "fp32"), "b 1 o"), "b l o", "time step·B")
     update = mul(change, view(cast(x, "fp32"), "b l 1"), "update of the state")
     new = add(mul(state, decay, "state, decayed"), update, "state")
-    out = view(bmm(cast(new, dtype), view(c, "b o 1")), "b l")
+    out = view(bmm(cast(new, c.dtype), view(c, "b o 1")), "b l")
     out = add(out, mul(x, d, "input·D"), "with input·D")
     out = mul(out, activation(z, "silu"), "gated")
-    del change
-    return cast(out, dtype)
+    low = cast(out, dtype)
+    del change, out
+    return low
