@@ -126,3 +126,19 @@ def test_the_grid_moves_the_calculators_moment(opened: Any, address: str) -> Non
     page = opened(address + START)
     page.locator("table.grid thead button").nth(2).click()
     assert page.inner_text(".detail h3").startswith("F2")
+
+
+def test_without_scripts_the_same_is_said(opened: Any, address: str) -> None:
+    """The verdict of a page with scripts, rules with numbers and letters, all lines of the check; no table squeezed."""
+    page, still = opened(address), opened(address, java_script_enabled=False)
+    until(page, "document.querySelector('.fits').textContent.includes('reserved by')")
+    spare = page.inner_text(".fits .bad").split(" by ")[1].rstrip(". ")
+    assert f"exceeds one H100 SXM 80GB by {spare}" in still.inner_text("#size")
+    rules = still.inner_text("#ledger")
+    assert "14336" in rules and "Letters:" in rules and "f feed-forward" in rules
+    assert still.inner_text("pm-check code") == page.inner_text("pm-check code")
+    for column in range(3):
+        assert still.locator("pm-products th").nth(column).bounding_box()["width"] > 60
+    for figure in still.locator(".figure").all():
+        content = figure.evaluate("x => x.lastElementChild.getBoundingClientRect().bottom - x.getBoundingClientRect().top")
+        assert figure.bounding_box()["height"] - content < 24

@@ -128,7 +128,7 @@ def index(mode: str, styles: str, script: str, data: str) -> str:
         "mirrors": ", ".join(f"{name} {version}" for name, version in MIRRORS.items()),
         "data": f'<script type="application/json" id="baked">{inside("{" + baked + "}")}</script>\n{data}',
         **stills({name: json.loads(text) for name, text in zip(("tables", "cells", "growth", "three", "first",
-                                                                "levers"), first.values())}),
+                                                                "levers", "room"), first.values())}),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset("index.html"))
 

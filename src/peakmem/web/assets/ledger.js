@@ -80,25 +80,15 @@ const gauge = (byKind, best) => h("span", { class: "gauge", "aria-hidden": "true
 const numbers = (settings) => Object.fromEntries(Object.entries(settings).map(([name, value]) => [name, /^\d+$/.test(value) ? Number(value) : value]));
 customElements.define("pm-levers", Levers);
 
-const CODE = `import torch
-
-torch.cuda.reset_peak_memory_stats()
-# one full step: forward, backward, optimizer.step(), zero_grad()
-step(batch)
-torch.cuda.synchronize()
-print("allocated", torch.cuda.max_memory_allocated() / 2**30)
-print("reserved ", torch.cuda.max_memory_reserved() / 2**30)
-free, total = torch.cuda.mem_get_info()
-print("device   ", (total - free) / 2**30)`;
-
 export class Check extends HTMLElement {
   show() {
+    const code = this.querySelector("code").textContent; // the page holds it, for readers without scripts
     this.inputs = Object.fromEntries(["allocated", "reserved", "device"].map((name) => [name,
       h("input", { type: "number", min: 0, step: "any", inputmode: "decimal", name: `measured-${name}`, oninput: () => this.draw() })]));
-    const copied = h("button", { type: "button", onclick: () => navigator.clipboard.writeText(CODE).then(() => announce("Code copied"), () => announce("Select the code and copy it")) }, "Copy the code");
+    const copied = h("button", { type: "button", onclick: () => navigator.clipboard.writeText(code).then(() => announce("Code copied"), () => announce("Select the code and copy it")) }, "Copy the code");
     this.bars = h("div", { class: "check-bars" });
     this.verdict = h("p", { class: "verdict", "aria-live": "polite" });
-    this.replaceChildren(h("pre", { tabindex: 0 }, h("code", {}, CODE)), h("p", { class: "controls" }, copied),
+    this.replaceChildren(h("pre", { tabindex: 0 }, h("code", {}, code)), h("p", { class: "controls" }, copied),
       h("div", { class: "controls fields measured" }, Object.entries(this.inputs).map(([name, input]) => h("label", { class: "field" }, h("span", {}, `${name}, GiB`), input))), this.bars, this.verdict);
     on("details", () => this.draw());
     on("room", () => this.draw());

@@ -24,12 +24,12 @@ export class Products extends HTMLElement {
         "reads δ and the weights; times f′ it is δ1, and layer 1 does the same"),
     ];
     this.picked = "";
-    this.replaceChildren(
+    this.replaceChildren(h("div", { class: "trio" },
       h("div", { class: "column" }, h("p", { class: "small" }, "What is there"),
         box("δ2", "temporary", "error, just arrived", sizes.errors), box("a1", "activations", "input, saved in forward", sizes.a1), box("W2", "weights", "weights", sizes.W2)),
       h("div", { class: "column" }, h("p", { class: "small" }, "Two products: press one"), this.products),
       h("div", { class: "column" }, h("p", { class: "small" }, "What is made"),
-        box("∇W2", "gradients", "gradient, as large as W2", sizes["∇W2"]), box("∂a1", "temporary", "error for layer 1, as large as a1", sizes.errors)));
+        box("∇W2", "gradients", "gradient, as large as W2", sizes["∇W2"]), box("∂a1", "temporary", "error for layer 1, as large as a1", sizes.errors))));
   }
 
   pick(name) {
