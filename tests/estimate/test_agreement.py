@@ -50,6 +50,12 @@ GRID = [
             {"precision": "mixed", "sequence": 18, "shard": "fsdp2", "gpus": 4, "set_to_none": False},
         ),
         ("the delta net in whole chunks", first("qwen3_5_text"), {"precision": "fp32", "sequence": 128, "batch": 2}),
+        (
+            "one token under adapters, products kept",
+            next(config for config in CONFIGS if config["model_type"] == "qwen3_moe"),
+            {"precision": "bf16", "sequence": 1, "batch": 3, "lora_rank": 8, "checkpoint": "selective",
+             "checkpoint_save": ("mm",)},
+        ),
         ("t5, one sequence", T5, {"precision": "bf16", "sequence": 23, "target": 9}),
         ("t5, FSDP2", T5, {"precision": "fp32", "sequence": 25, "batch": 2, "shard": "fsdp2", "gpus": 8}),
         ("routers' loss unused", ROUTED, {"precision": "bf16", "sequence": 27, "loss": "sum", "accumulation": 2}),

@@ -62,6 +62,30 @@ def test_a_saved_result_and_its_node_do_not_hold_one_another(worker: Worker) -> 
     assert worker.call(dropped_results) == [400, *4 * [400, -400]]
 
 
+def strides_of_views(device: str) -> list[tuple[int, ...]]:
+    """Return the strides of a view and of gradients, all of tensors whose dimensions lie in another order."""
+    heads = torch.empty(2, 6, 1, 16, device=device).transpose(1, 2)
+    turned, straight = torch.empty(3, 5, 7, device=device).transpose(1, 2), torch.empty(3, 7, 5, device=device)
+    made = (
+        heads.view(2, 1, 96),
+        heads[:, :, :1].view(2, 16),
+        torch.ops.aten.softplus_backward(turned, straight, 1, 20),
+        torch.ops.aten.softplus_backward(straight, turned, 1, 20),
+        torch.ops.aten._log_softmax_backward_data(turned, straight, -1, torch.float32),
+    )
+    return [tensor.stride() for tensor in made]
+
+
+def traced_strides() -> list[tuple[int, ...]]:
+    """Return the same of fake tensors."""
+    with FakeTensorMode(), Tracer("cuda"):
+        return strides_of_views("cuda")
+
+
+def test_results_lie_in_memory_as_kernels_write_them(worker: Worker) -> None:
+    assert worker.call(traced_strides) == strides_of_views("cpu")
+
+
 def test_a_steady_step_ends_where_it_began(worker: Worker) -> None:
     levels = worker.call(traced_module, "mlp")["bytes"]
     assert levels["step_start"] == levels["step_end"]

@@ -6,6 +6,7 @@ a real run does not allocate there. `in_place` names the update that a real run 
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
@@ -58,7 +59,10 @@ _CONTIGUOUS = frozenset(
         _aten.huber_loss_backward.default,
     }
 )
-LAID_OTHERWISE = _AS_THE_GRADIENT | _CONTIGUOUS
+# Views of contiguous tensors have the strides of contiguous ones, along dimensions of size one, too (TensorUtils.cpp,
+# computeStride); fake ones keep what stood there, and matmul looks at it (LinearAlgebra.cpp, should_fold).
+_VIEWS = frozenset({_aten.view.default, _aten._unsafe_view.default})
+LAID_OTHERWISE = _AS_THE_GRADIENT | _CONTIGUOUS | _VIEWS
 """The operations whose results `laid_as_by_kernel` may lay otherwise."""
 
 # Updates that allocate nothing and have no fake kernel (FusedSgdKernel.cu, FusedAdagradKernel.cu).
@@ -122,14 +126,16 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 def laid_as_by_kernel(func: Any, result: Any, args: tuple[Any, ...]) -> Any:
     """Return what an operation of `LAID_OTHERWISE` gave, its elements in the order in which the kernel writes them."""
+    if func in _VIEWS and not (1 in result.shape and args[0].is_contiguous()):
+        return result
     if isinstance(result, tuple):
         return (laid_as_by_kernel(func, result[0], args), *result[1:])
-    if result is None or not is_dense(result):
+    if result is None or not result.dim() or not is_dense(result):
         return result
-    wanted = torch.empty(result.shape, device="meta")
+    wanted = tuple(itertools.accumulate(result.shape[:0:-1], lambda step, size: step * max(size, 1), initial=1))[::-1]
     if func in _AS_THE_GRADIENT:
-        wanted = torch.empty_like(args[0], device="meta") if is_dense(args[0]) else result
-    return result.as_strided(wanted.shape, wanted.stride())
+        wanted = args[0].stride() if is_dense(args[0]) else result.stride()
+    return result if result.stride() == wanted else result.as_strided(result.shape, wanted, result.storage_offset())
 
 
 def in_place(func: Any, args: tuple[Any, ...], asked_device: bool, node: Any) -> Any:
