@@ -13,6 +13,7 @@ from peakmem.estimate.parameters import DEFAULT_TARGETS
 from peakmem.estimate.replay import compiled, replay
 from peakmem.estimate.settings import structure_of
 from peakmem.ledger import Ledger
+from peakmem.readers import hf_config
 from peakmem.readers.hf_config import from_config
 from peakmem.setup import Setup
 
@@ -70,6 +71,8 @@ def test_more_frozen_layers_never_cost_more() -> None:
 def test_folded_layers_say_what_unfolded_ones_do(family: str, given: dict[str, Any]) -> None:
     if "freeze" in given:
         given = given | {"freeze": "wte" if family == "gpt2" else "embed"}
+    if family == "mixtral" and "lora_targets" in given:  # which has no default
+        given = given | {"lora_targets": ("q_proj", "v_proj")}
     model, setup = from_config(FAMILIES[family]), Setup.of(sequence=16, batch=2, precision="bf16", **given)
     levels = []
     for unfold in (False, True):
@@ -110,6 +113,7 @@ def test_defaults_are_those_of_peft() -> None:
     table = peft.utils.constants.TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING
     assert {name: list(parts) for name, parts in DEFAULT_TARGETS.items()} == {
         name: table[name] for name in DEFAULT_TARGETS}
+    assert set(table) & set(hf_config.FAMILIES) - set(DEFAULT_TARGETS) == {"mixtral", "gemma4"}
 
 
 @pytest.mark.parametrize(("given", "words"), [
@@ -126,5 +130,5 @@ def test_mistakes_are_told_in_one_line(given: dict[str, Any], words: str) -> Non
 
 
 def test_architectures_without_a_default_say_so() -> None:
-    with pytest.raises(Impossible, match="peft has no default for phi3"):
+    with pytest.raises(Impossible, match="no default of peft's is known for phi3"):
         run(LLAMA | {"model_type": "phi3"}, lora_rank=4, lora_targets=("default",))

@@ -282,3 +282,9 @@ def test_the_own_table_names_sources() -> None:
     assert OWN.is_file()
     assert all(row["source"] and row["metric"] and row["trust"] in "ABCD" for row in ROWS.values())
     assert all(stack.source for name, stack in STACKS.items() if name != "current")
+
+
+def test_a_table_without_rows_meets_nothing(tmp_path: Path) -> None:
+    header = OWN.read_text().splitlines()[0]
+    (tmp_path / "none.csv").write_text(header + "\n")
+    assert [t.name for t in accuracy(tmp_path / "none.csv").thresholds if not t.met] == ["rows compared"]

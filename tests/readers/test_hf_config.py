@@ -371,3 +371,25 @@ def test_a_folder_and_a_file_have_the_same_model(tmp_path: Path) -> None:
     (folder / "config.json").write_text((CONFIGS / "llama-3.2-1b.json").read_text())
     assert read_model(folder) == read_model(folder / "config.json") == Model.read(str(folder))
     assert read_model(folder).name == "my-llama"
+
+
+@pytest.mark.parametrize("kind", ["bloom", "falcon"])
+def test_an_old_name_of_the_hidden_size_wins(kind: str) -> None:
+    """n_embed: the head size follows from it, too."""
+    named = {"model_type": kind, "num_attention_heads": 6, "num_hidden_layers": 3, "vocab_size": 97}
+    old, new = from_config(named | {"n_embed": 96}), from_config(named | {"hidden_size": 96})
+    assert (old.hidden, old.head_size, old.heads) == (new.hidden, new.head_size, new.heads) == (96, 16, 6)
+
+
+def test_parts_of_clip_under_their_older_names() -> None:
+    """CLIPConfig takes text_config_dict, whole with its defaults, before text_config."""
+    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+    old = from_config({"model_type": "clip", "text_config_dict": small, "vision_config_dict": small,
+                       "text_config": {"hidden_size": 48, "num_attention_heads": 4}})
+    new = from_config({"model_type": "clip", "text_config": small, "vision_config": small})
+    assert (old.hidden, old.layers, old.towers) == (new.hidden, new.layers, new.towers)
+
+
+def test_an_unknown_family_says_how_to_go_on() -> None:
+    with pytest.raises(UnknownName, match="To go on: the model_type of a class with the same layers"):
+        from_config({"model_type": "foonet"})

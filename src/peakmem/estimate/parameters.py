@@ -184,9 +184,12 @@ DEFAULT_TARGETS = {
     "mpt": ("Wqkv",),
     "phi": ("q_proj", "v_proj", "fc1", "fc2"),
     "gpt_neox": ("query_key_value",),
-    "bert": ("query", "value"),
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta"), ("query", "value")),
+    **dict.fromkeys(("t5", "mt5"), ("q", "v")),
+    "nemotron_h": ("q_proj", "k_proj", "v_proj", "o_proj"),
 }
-"""What `default` means: peft 0.21.2, utils/constants.py, TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING."""
+"""What `default` means: peft 0.21.2, utils/constants.py, TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING. Not here:
+mixtral, where peft 0.21.2 fails on its own, and gemma4, whose default is a pattern over the tower's names."""
 
 
 def targets_of(architecture: str, words: tuple[str, ...]) -> tuple[str, ...]:
@@ -194,7 +197,7 @@ def targets_of(architecture: str, words: tuple[str, ...]) -> tuple[str, ...]:
     if "default" not in words:
         return words
     if architecture not in DEFAULT_TARGETS:
-        raise Impossible(f"--lora-targets default: peft has no default for {architecture}; "
+        raise Impossible(f"--lora-targets default: no default of peft's is known for {architecture}; "
                          "name modules, or all-linear")
     return tuple(dict.fromkeys(part for word in words
                                for part in (DEFAULT_TARGETS[architecture] if word == "default" else (word,))))

@@ -141,6 +141,8 @@ def rank(ordered: list[float], share: float) -> float:
 
 def thresholds(rows: list[Compared], missing: int) -> Iterable[Threshold]:
     """What is demanded. missing: rows that would count and are not expressed."""
+    if not rows:
+        yield Threshold("rows compared", "one at least", "none", False)
     counted = [row.error for row in rows if row.counted]
     every = len(counted) + missing
     share = 100 * len(counted) / every if every else 100.0

@@ -34,7 +34,7 @@ def read_model(path: str | Path) -> Model:
 
         return model_beside(path)
     config = with_sidecar(read_json(path), os.path.dirname(os.fspath(path)) if word != "-" else "")
-    return from_config(config, called(path), printable(word)[1:-1])
+    return from_config(config, called(path), "standard input" if word == "-" else printable(word)[1:-1])
 
 
 def with_sidecar(config: Any, folder: str) -> Any:

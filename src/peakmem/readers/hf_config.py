@@ -94,6 +94,8 @@ OLD_NAMES: Mapping[str, str] = {
 }
 """model_type that transformers has no class for -> the same file under the names of a class of the same shapes."""
 
+KNOWN = sorted({*FAMILIES, *NESTED, *OLD_NAMES})
+
 
 def from_config(config: Any, name: str = "model", file: str = "config.json", whole: bool = False) -> Model:
     """The model that a parsed config.json describes.
@@ -110,7 +112,9 @@ def from_config(config: Any, name: str = "model", file: str = "config.json", who
     given, notes = translated(config, file)
     kind = given["model_type"]
     if kind not in FAMILIES:
-        raise UnknownName(f"model_type in {file}:", kind, (*FAMILIES, *NESTED, *OLD_NAMES))
+        raise UnknownName(f"model_type in {file}:", kind, KNOWN, see=(
+            "peakmem list models. To go on: the model_type of a class with the same layers, `custom` with sizes, or "
+            "the file's weights alone (a folder with .safetensors, or a .gguf file)"))
     fields = Fields(file, given, DEFAULTS[kind], ALIASES.get(kind))
     fields.place = "text_config" if config["model_type"] in NESTED and kind != config["model_type"] else ""
     sizes: Sizes = function(FAMILIES[kind])(fields)
@@ -137,7 +141,7 @@ def translated(config: Mapping[str, Any], file: str) -> tuple[dict[str, Any], li
         kind = given.get("model_type")
         if not isinstance(kind, str):
             raise Unreadable(f"{file}: model_type is {'missing' if kind is None else printable(kind, 40)}; known: "
-                             f"{', '.join(sorted((*FAMILIES, *NESTED, *OLD_NAMES)))}")
+                             f"{', '.join(KNOWN)}")
         if kind in NESTED and not (kind in FAMILIES and given.get("vision_config")):
             given = _text_part(given, NESTED[kind], file)
             notes.append("text part only: what belongs to images is not counted")

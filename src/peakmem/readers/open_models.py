@@ -19,7 +19,7 @@ def falcon(f: Fields) -> Sizes:
     In the last case and the first, num_kv_heads of the file is not read. Errors: Impossible for switches with which
     transformers' forward refers to what it never made.
     """
-    hidden, heads = old_hidden(f), f.count("num_attention_heads")
+    hidden, heads = f.count(old_hidden(f)), f.count("num_attention_heads")
     new, alone, parallel = f.flag("new_decoder_architecture"), f.flag("multi_query"), f.flag("parallel_attn")
     groups = f.count("num_kv_heads", null=heads)
     if new and heads % groups:
@@ -38,7 +38,7 @@ def falcon(f: Fields) -> Sizes:
         switches |= {"parallel_residual"} | ({"two_norms"} if new and norms == 2 else set())
     if f.flag("alibi"):
         switches |= {"alibi"}
-    size = head_size(f, own=False)
+    size = head_size(f, old_hidden(f), own=False)
     return {
         "layers": f.count("num_hidden_layers"), "hidden": hidden, "heads": heads,
         "kv_heads": groups if new else 1 if alone else heads,
@@ -49,14 +49,14 @@ def falcon(f: Fields) -> Sizes:
     }
 
 
-def old_hidden(f: Fields) -> int:
-    """hidden_size, or n_embed, which wins in files that have it (__post_init__ of both configurations)."""
-    return f.count("n_embed" if f.given.get("n_embed") is not None else "hidden_size")
+def old_hidden(f: Fields) -> str:
+    """The field with the hidden size: n_embed wins in files that have it (__post_init__ of both configurations)."""
+    return "n_embed" if f.given.get("n_embed") is not None else "hidden_size"
 
 
 def bloom(f: Fields) -> Sizes:
     """BLOOM: a feed-forward of 4 × hidden, whatever n_inner says; its attention is eager."""
-    hidden, heads = old_hidden(f), f.count("n_head")
+    hidden, heads = f.count(old_hidden(f)), f.count("n_head")
     if f.flag("slow_but_exact") and f.count("pretraining_tp") > 1:
         raise Impossible(f"{f.file}: slow_but_exact with {f.said('pretraining_tp')} runs matrices in slices, which "
                          "peakmem does not know; set slow_but_exact to false")
@@ -65,7 +65,7 @@ def bloom(f: Fields) -> Sizes:
         switches |= {"residual_after_norm"}
     return {
         "layers": f.count("n_layer"), "hidden": hidden, "heads": heads, "kv_heads": heads,
-        "head_size": head_size(f, "hidden_size", "n_head", own=False), "feed_forward": 4 * hidden,
+        "head_size": head_size(f, old_hidden(f), "n_head", own=False), "feed_forward": 4 * hidden,
         "vocabulary": f.count("vocab_size"), "tied": f.flag("tie_word_embeddings"), "activation": "bloom_gelu",
         "attention_dropout": f.fraction("attention_dropout"), "hidden_dropout": f.fraction("hidden_dropout"),
         "switches": frozenset(switches),

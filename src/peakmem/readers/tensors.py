@@ -44,10 +44,11 @@ class Found(NamedTuple):
         return sum(row[2] for row in self.by_dtype.values())
 
     def words(self) -> str:
-        """`291 tensors, 8030261248 elements, 16060522496 bytes (BF16)`."""
+        """`291 tensors, 8,030,261,248 elements, 16,060,522,496 bytes (BF16)`."""
         rows = sorted(self.by_dtype.items(), key=lambda item: -item[1][2])
-        kinds = ", ".join(dtype if len(rows) == 1 else f"{dtype} {row[2]}" for dtype, row in rows[:6])
-        return f"{self.tensors} tensors, {self.elements} elements, {self.bytes} bytes ({kinds})"
+        kinds = ", ".join(dtype if len(rows) == 1 else f"{dtype} {row[2]:,}" for dtype, row in rows[:6])
+        many = "" if self.tensors == 1 else "s"
+        return f"{self.tensors:,} tensor{many}, {self.elements:,} elements, {self.bytes:,} bytes ({kinds})"
 
 
 def summed(file: str, headers: Iterable[Header], architecture: str = "") -> Found:

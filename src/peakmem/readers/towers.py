@@ -24,7 +24,12 @@ def part(f: Fields, name: str, defaults: Mapping[str, Any]) -> Fields:
 
 def clip(f: Fields) -> Sizes:
     """CLIP: a tower for pictures, which runs first, and one for captions, projected to one width."""
-    text, image = part(f, "text_config", CLIP_TEXT), clip_vision(part(f, "vision_config", CLIP_VISION))
+    # CLIPConfig.__post_init__: an older name of each part, whole with its defaults, wins where the file has both
+    inside = {name: f"{name}_dict" if f.given.get(f"{name}_dict") is not None else name
+              for name in ("text_config", "vision_config")}
+    f.used |= set(inside)
+    text = part(f, inside["text_config"], CLIP_TEXT)
+    image = clip_vision(part(f, inside["vision_config"], CLIP_VISION))
     heads, count = text.count("num_attention_heads"), layers(text)
     old = text.value("eos_token_id") == 2
     return {

@@ -35,7 +35,7 @@ def page(found: Accuracy, width: int = 80) -> list[Line]:
 
 def errors(summary: Summary) -> Line:
     """One group of rows."""
-    return [(f"  {summary.name:<30}", ""), (f"{summary.rows:>5}", ""), (f"{summary.median:>8.2f}", "strong"),
+    return [(f"  {clean(summary.name, 30):<30}", ""), (f"{summary.rows:>5}", ""), (f"{summary.median:>8.2f}", "strong"),
             (f"{summary.late:>8.2f}{summary.worst:>+9.2f}{summary.under:>7}", ""),
             (f"{min(summary.lowest, 0):>+10.2f}" if summary.under else f"{'–':>10}", "")]
 
