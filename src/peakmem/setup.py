@@ -6,6 +6,7 @@ each row give the command line's flags, the JSON schema, the page's form and the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -177,19 +178,23 @@ def checked(name: str, value: Any) -> Any:
     return given
 
 
+WHOLE = re.compile(r"[+-]?([0-9]+|[0-9]{1,3}(_[0-9]{3})+)")
+DECIMAL = re.compile(WHOLE.pattern + r"(\.[0-9]*)?([eE][+-]?[0-9]+)?|[+-]?\.[0-9]+([eE][+-]?[0-9]+)?")
+"""Numbers as people write them; int() takes 1_0 and the digits of every script, too."""
+
+
 def number(flag: str, value: Any, kind: type, least: float, most: float, unit: str = "") -> Any:
     """An int or float inside its range; text is parsed, anything else is refused."""
     wanted = "a whole number" if kind is int else "a number"
     shown = [f"{int(end):,}" if float(end).is_integer() else f"{end:g}" for end in (least, most)]
     limits = f"{flag} takes {wanted} from {shown[0]} to {shown[1]}" + (f" ({unit})" if unit else "")
     if isinstance(value, str):
-        text = value.strip().replace("_", "")
+        text = value.strip()
         if len(text) > 30:
             raise Impossible(f"{flag} {printable(value, 40)} is too long; {limits}")
-        try:
-            value = int(text) if kind is int else float(text)
-        except ValueError:
-            raise Impossible(f"{flag} {printable(value)} is not {wanted}; {limits}") from None
+        if not (WHOLE if kind is int else DECIMAL).fullmatch(text):
+            raise Impossible(f"{flag} {printable(value)} is not {wanted}; {limits}")
+        value = int(text) if kind is int else float(text)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise Impossible(f"{flag} {printable(value)} is not {wanted}; {limits}")
     if kind is int and isinstance(value, float):

@@ -134,3 +134,22 @@ def test_a_link_is_read_back() -> None:
     for wrong in ("http://example/", "#v=2&model=gpt2", "#v=1&modle=gpt2", "#v=1&batch=1&batch=2", "x" * 200_000):
         with pytest.raises(PeakmemError):
             from_url(wrong)
+
+
+@pytest.mark.parametrize("text,told", [
+    ('{"settings":{"batch":2,"batch":3}}', "has 'batch' twice"),
+    ('{"model":"gpt2","model":"bert-base"}', "'model' twice"),
+    ('{"settings":{"batch":"1_0"}}', "not a whole number"), ('{"settings":{"sequence":"١٢٨"}}', "not a whole number"),
+    ('{"settings":{"dropout":"0.1_0"}}', "not a number"), ('{"sizes":{"layers":"1__000"}}', "not a whole number"),
+    ('{"settings":{"dropout":"nan"}}', "not a number"),
+])
+def test_what_could_mean_two_things_is_refused(text: str, told: str) -> None:
+    found = json.loads(estimate_json(text))["error"]
+    assert told in found and "failed" not in found
+
+
+def test_numbers_as_people_write_them() -> None:
+    for text in ("1_024", "+1024", " 1024 "):
+        assert ask(model="gpt2", settings={"sequence": text}) == ask(model="gpt2", settings={"sequence": 1024})
+    for text in (".1", "0.1", "1e-1", "+.1e0"):
+        assert ask(model="gpt2", settings={"dropout": text}) == ask(model="gpt2", settings={"dropout": 0.1})

@@ -102,12 +102,75 @@ def test_who_leaves_is_not_worked_for() -> None:
 
 
 def test_quick_questions_do_not_wait_for_slow_ones() -> None:
-    with running() as port, ThreadPoolExecutor(4) as threads:
+    with running(wait=60) as port, ThreadPoolExecutor(4) as threads:
         long = [threads.submit(ask, port, slow(layers)) for layers in range(30, 34)]
         time.sleep(0.2)
         assert ask(port, '{"model":"gpt2","allocator":false}').status == 200
         assert not all(one.done() for one in long)
         assert [one.result().status for one in long] == [200] * 4
+
+
+def test_waiting_has_an_end() -> None:
+    with running(wait=0.3, answer=4) as port, ThreadPoolExecutor(1) as thread:
+        first = thread.submit(ask, port, slow(40))
+        time.sleep(0.2)
+        start = time.monotonic()
+        found = ask(port, slow(41))
+        assert found.status == 503 and "retry-after" in found.headers and time.monotonic() - start < 3
+        assert first.result().status in (200, 503)
+
+
+class Patient:
+    """An engine that answers when it is told to, and stands for a real one."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+
+    def ask(self, question: bytes) -> bytes:
+        self.go.wait(20)
+        return question
+
+    def stop(self) -> None:
+        self.go.set()
+
+
+def test_nobody_has_all_turns() -> None:
+    """One address asks ten of the heaviest questions: its own estimate, and anything of another's, finds a turn."""
+    import asyncio
+
+    from peakmem.web.pool import Busy, Pool
+
+    async def run() -> None:
+        engines = [Patient() for _ in range(4)]
+        pool = Pool(engines, 20, 0.2, 100)  # type: ignore[arg-type]
+        mine = [asyncio.create_task(pool.answer(b'{"ask": "fit", "lines": %d}' % i, "a")) for i in range(10)]
+        await asyncio.sleep(0.05)
+        assert pool.idle.qsize() == 3  # one of them runs
+        others = [asyncio.create_task(pool.answer(question, address)) for question, address in (
+            (b'{"model":"gpt2"}', "a"), (b'{"ask":"levers"}', "b"), (b'{"ask":"chart"}', "c"))]
+        await asyncio.sleep(0.3)
+        assert [isinstance(task.exception(), Busy) for task in mine if task.done()] == [True] * 9
+        assert pool.idle.qsize() == 0 and not any(task.done() for task in others)
+        for engine in engines:
+            engine.go.set()
+        assert len(await asyncio.gather(*others)) == 3
+        assert pool.idle.qsize() == 4 and not any(turns.own for turns in pool.turns)
+        pool.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, run()).result()
+
+
+@pytest.mark.parametrize("question,weight", [
+    ('{"ask": "chart", "model": "gpt2"}', 0), ('{"allocator" : false}', 0), ("", 0), ("{", 0), ('{"ask":"cells"}', 0),
+    ('{"model":"gpt2"}', 1), ('{"ask":"room"}', 1), ('{"allocator":false,"timeline":true}', 1),
+    ('{"ask":"fit","model":"\\"ask\\":\\"chart\\""}', 2), ('{"ask":"sweep","model":{"ask":"chart"}}', 2),
+    ('{"ask":"levers","allocator":false}', 2), (" " * 300_000 + '{"ask":"chart"}', 2)])
+def test_weight_is_of_what_is_asked(question: str, weight: int) -> None:
+    """Not of bytes that may stand anywhere."""
+    from peakmem.web import pool
+
+    assert pool.weight(question.encode()) == weight
 
 
 def test_who_does_not_read_is_left() -> None:
@@ -148,7 +211,7 @@ def test_remembered_answers_are_bounded() -> None:
     from peakmem.web.pool import Answers
 
     class Pool:
-        async def answer(self, question: bytes) -> bytes:
+        async def answer(self, question: bytes, address: str) -> bytes:
             return question * 10
 
     async def run() -> Answers:

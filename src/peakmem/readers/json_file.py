@@ -73,8 +73,11 @@ def read_bytes(path: str | Path, file_in_folder: str = "") -> tuple[str, bytes]:
         raise Unreadable(f"{name} cannot be read: {printable(reason)[1:-1]}") from None
 
 
-def parse(raw: bytes, name: str) -> Any:
-    """JSON text as Python values. Errors: Unreadable with the place."""
+def parse(raw: bytes, name: str, once: bool = False) -> Any:
+    """JSON text as Python values; `once`: a key that an object has twice is refused, else its last value is taken.
+
+    Errors: Unreadable with the place.
+    """
     if len(raw) > MOST_BYTES:
         raise Unreadable(f"{name} has more than {MOST_BYTES:,} bytes")
     if not raw.strip():
@@ -82,7 +85,10 @@ def parse(raw: bytes, name: str) -> Any:
     encoding = json.detect_encoding(raw)
     try:
         text = raw.decode(encoding)
-        return json.loads(text, parse_int=_whole, parse_float=_fraction, parse_constant=NotFinite.of)
+        return json.loads(text, parse_int=_whole, parse_float=_fraction, parse_constant=NotFinite.of,
+                          object_pairs_hook=_once if once else None)
+    except _Twice as error:
+        raise Unreadable(f"{name} has {printable(str(error))} twice in one object; give it once") from None
     except UnicodeDecodeError as error:
         raise Unreadable(f"{name} is not {encoding.upper()} text: byte {error.start:,}") from None
     except json.JSONDecodeError as error:
@@ -91,6 +97,19 @@ def parse(raw: bytes, name: str) -> Any:
         raise Unreadable(f"{name} is nested too deeply") from None
     except _TooLong as error:
         raise Unreadable(f"{name} has a number of {error} digits; the limit is {MOST_DIGITS}") from None
+
+
+class _Twice(ValueError):
+    """A key whose meaning is open."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Twice(key)
+        found[key] = value
+    return found
 
 
 class _TooLong(ValueError):

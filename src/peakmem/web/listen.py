@@ -22,8 +22,9 @@ def serve(host: str = "127.0.0.1", port: int = 8000, browser: bool = False) -> N
     """Answer until Ctrl-C. Errors: Missing, Impossible where the address cannot be had."""
     taken = bound(host, port)
     # The last one is asked first. It imports the engine while this process imports the server; the others start when
-    # they are needed, so that on two cores nothing is in the way of the first answer.
-    workers = [*(Worker(now=False) for _ in range(min(3, max(1, (os.cpu_count() or 2) - 1)))), Worker()]
+    # they are needed, so that on two cores nothing is in the way of the first answer. Four, however few the cores: only
+    # so is there a turn for others beside one client's fit and estimate.
+    workers = [*(Worker(now=False) for _ in range(3)), Worker()]
     try:
         from peakmem.web.server import Limits
     except ImportError:

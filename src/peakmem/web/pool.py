@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 
+from peakmem.errors import Unreadable
+from peakmem.web.request import parsed
 from peakmem.web.worker import Gone, Worker
 
 KEPT = 32 * 2**20
 """Bytes of questions and answers that are remembered."""
-QUICK = (b'"ask":"chart"', b'"allocator":false')
-"""What the page says at every movement of a slider. Such questions take milliseconds and need not wait for others."""
+WEIGHED = 2**18
+"""A longer question is not read before its turn, and counts as the heaviest: others would wait."""
+MANY = ("fit", "levers", "sweep")
+"""Questions that take many estimates."""
+FIGURES = ("chart", "tables", "cells", "growth", "three-layers")
 
 
 class TooSlow(Exception):
@@ -20,31 +26,70 @@ class TooSlow(Exception):
 
 
 class Busy(Exception):
-    """Too many are waiting."""
+    """Too many are waiting, or one has waited too long."""
+
+
+def weight(question: bytes) -> int:
+    """How much is asked for: 0, what a slider or a figure asks and takes milliseconds; 1, an estimate; 2, many."""
+    if len(question) > WEIGHED:
+        return 2
+    try:
+        request = parsed(question.decode()) if question else {"ask": "tables"}
+    except (Unreadable, UnicodeDecodeError):
+        return 0  # refused at once
+    ask = request.get("ask", "estimate")
+    if ask == "estimate":
+        return 0 if request.get("allocator") is False and request.get("timeline") is not True else 1
+    return 2 if ask in MANY else 0 if ask in FIGURES else 1
+
+
+class Turns:
+    """So many at once, and one of them less from any one address."""
+
+    def __init__(self, slots: int) -> None:
+        self.of_one = max(1, slots - 1)
+        self.all = asyncio.Semaphore(max(1, slots))
+        self.own: dict[str, tuple[asyncio.Semaphore, list[int]]] = {}
+
+    @asynccontextmanager
+    async def taken(self, address: str) -> AsyncIterator[None]:
+        own, users = self.own.setdefault(address, (asyncio.Semaphore(self.of_one), [0]))
+        users[0] += 1
+        try:
+            async with own, self.all:
+                yield
+        finally:
+            users[0] -= 1
+            if not users[0]:
+                del self.own[address]
 
 
 class Pool:
     """Processes that answer. The one last added to is asked first, so that others can stay asleep."""
 
-    def __init__(self, workers: list[Worker], seconds: float, most_waiting: int) -> None:
-        self.workers, self.seconds, self.most_waiting = workers, seconds, most_waiting
+    def __init__(self, workers: list[Worker], seconds: float, wait: float, most_waiting: int) -> None:
+        self.workers, self.seconds, self.wait, self.most_waiting = workers, seconds, wait, most_waiting
         self.threads = ThreadPoolExecutor(len(workers), "engine")
         self.idle: asyncio.LifoQueue[Worker] = asyncio.LifoQueue()
-        self.slow = asyncio.Semaphore(max(1, len(workers) - 1))  # one is left for quick questions
+        # By weight: of what takes longer less may run at once, so that what takes less need not wait for it.
+        self.turns = [Turns(len(workers) - less) for less in range(3)]
         self.waiting = 0
         for worker in workers:
             self.idle.put_nowait(worker)
 
-    async def answer(self, question: bytes) -> bytes:
+    async def answer(self, question: bytes, address: str = "") -> bytes:
         """Errors: Busy, TooSlow, Gone. Where the caller is cancelled or time is up, the process is replaced."""
         if self.waiting >= self.most_waiting:
             raise Busy
         async with AsyncExitStack() as held:
             self.waiting += 1
             try:
-                if not any(words in question for words in QUICK):
-                    await held.enter_async_context(self.slow)
-                worker = await self.idle.get()
+                async with asyncio.timeout(self.wait):
+                    for turns in reversed(self.turns[:weight(question) + 1]):
+                        await held.enter_async_context(turns.taken(address))
+                    worker = await self.idle.get()
+            except TimeoutError:
+                raise Busy from None
             finally:
                 self.waiting -= 1
             held.callback(self.idle.put_nowait, worker)
@@ -74,13 +119,13 @@ class Answers:
         self.kept: OrderedDict[bytes, bytes] = OrderedDict()
         self.coming: dict[bytes, tuple[asyncio.Task[bytes], list[int]]] = {}
 
-    async def to(self, question: bytes) -> bytes:
+    async def to(self, question: bytes, address: str = "") -> bytes:
         """Errors: Busy, TooSlow, Gone. A question for which nobody waits any longer is dropped."""
         if question in self.kept:
             self.kept.move_to_end(question)
             return self.kept[question]
         if question not in self.coming:
-            task = asyncio.create_task(self.pool.answer(question))
+            task = asyncio.create_task(self.pool.answer(question, address))
             task.add_done_callback(lambda done: self.came(question, done))
             self.coming[question] = task, [0]
         task, waiters = self.coming[question]

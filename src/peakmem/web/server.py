@@ -40,6 +40,7 @@ class Limits:
     """Seconds, bytes and counts. Where only this machine can ask, all clients share one address: no rate is set."""
 
     answer: float = 20.0
+    wait: float = 10.0
     head: float = 10.0
     body: float = 20.0
     idle: float = 15.0
@@ -64,7 +65,7 @@ class Service:
     @asynccontextmanager
     async def running(self, _: Starlette) -> AsyncIterator[None]:
         """The engine's processes, as long as the server runs."""
-        self.pool = Pool(self.workers, self.limits.answer, self.limits.waiting)
+        self.pool = Pool(self.workers, self.limits.answer, self.limits.wait, self.limits.waiting)
         self.answers = Answers(self.pool)
         self.wanted = asyncio.Event()
         self.page = asyncio.create_task(self.pages())
@@ -110,12 +111,13 @@ class Service:
         check_length(request.headers, self.limits.body_bytes, TOO_LONG)
         question = await self.body(request)
         try:
-            answer = await self.unless_left(request, self.answers.to(question))
+            address = request.client.host if request.client else ""
+            answer = await self.unless_left(request, self.answers.to(question, address))
         except TooSlow:
             return told(503, f"this takes longer than {self.limits.answer:g} seconds; ask for something smaller, or "
                         "use the command line")
         except (Busy, Gone):
-            return told(503, "too much is asked at once", {"retry-after": "1"})
+            return told(503, "too much is asked at once; ask again in some seconds", {"retry-after": "5"})
         finally:
             self.held -= len(question)
         status = 200 if not answer.startswith(b'{"error"') else 413 if TOO_LONG.encode() in answer[:80] else 400
