@@ -118,4 +118,10 @@ def gib(size: float, digits: int = 2) -> str:
 
 def exact(size: int) -> str:
     """Bytes to the last one; large amounts in GiB or MiB as well."""
-    return f"{size:,} bytes ({gib(size)})" if size >= 2**20 else f"{size:,} bytes"
+    said = counted(size, "byte")
+    return f"{said} ({gib(size)})" if size >= 2**20 else said
+
+
+def counted(count: int, one: str) -> str:
+    """`1 token`, `2 tokens`: a count with its noun."""
+    return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"

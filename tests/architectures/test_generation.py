@@ -12,7 +12,7 @@ from peakmem.errors import Impossible
 from peakmem.estimate import estimate
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import compiled, replay
-from peakmem.estimate.serving import bytes_per_token, bytes_read
+from peakmem.estimate.server import bytes_per_token, bytes_read
 from peakmem.estimate.settings import structure_of
 from peakmem.readers.hf_config import from_config
 from peakmem.setup import Setup

@@ -9,7 +9,7 @@ import pytest
 
 from peakmem.errors import Impossible
 from peakmem.estimate import estimate
-from peakmem.estimate.serving import blocks_of, bytes_per_token
+from peakmem.estimate.server import blocks_of, bytes_per_token
 from peakmem.estimate.settings import structure_of
 from peakmem.model import Model
 from peakmem.readers.hf_config import from_config

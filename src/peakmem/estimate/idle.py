@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.estimate.serving import generates
+from peakmem.estimate.serving import generates, keeps_tokens
 from peakmem.model import Model
+from peakmem.quantity import counted
 from peakmem.setup import FIELDS, Setup
 
 TRAINS = ("optimizer", "loss", "activations", "training part")
 TRAINS_TOO = ("accumulation", "optimizer", "checkpoint")
 SERVES_TOO = ("stack", "lora_targets", "target")  # of the groups above; inference has them, too
 SHARDS = ("reshard", "sync_each_batch", "reduce_dtype")
-PAGES = ("block_size", "utilization")
-SERVES = ("beams", "prefill_chunk", "kv_cache", "kv_bits", "generate", "logits", *PAGES)
+SERVES = ("beams", "prefill_chunk", "kv_cache", "kv_bits", "generate", "logits", "block_size", "utilization")
 
 
 def input_of(model: Model, setup: Setup) -> str:
     """What a model reads instead of tokens alone, whose number is a setting; empty: it reads those."""
     if "latents" in model.switches:
-        text = f", {setup.sequence:,} tokens of text" if "words" in model.sizes else ""
+        text = f", {counted(setup.sequence, 'token')} of text" if "words" in model.sizes else ""
         return f"{model.image:,} × {model.image:,} latents{text}"
     if model.image and not model.vocabulary:
         return f"{model.image:,} × {model.image:,} pixels"
     if "mel" in model.sizes:
-        return f"{model.sizes['s']:,} positions of sound"
+        return f"{counted(model.sizes['s'], 'position')} of sound"
     return ""
 
 
@@ -58,8 +58,13 @@ def reasons(model: Model, setup: Setup) -> Iterator[tuple[str, tuple[str, ...]]]
         yield f"in a model that reads {input_of(model, setup)}", ("sequence",)
     if not generates(model, setup):
         yield "in a model that generates nothing", SERVES
-    if setup.kv_cache != "paged":
-        yield "without --kv-cache paged", PAGES
+    if not keeps_tokens(model):
+        yield "in a model without keys and values of every token", ("kv_bits", "block_size",
+                                                                    *(() if model.experts else ("kv_cache",)))
+    if not setup.gpu:
+        yield "without --gpu", ("utilization",)
+        if setup.kv_cache != "paged":
+            yield "without --kv-cache paged or --gpu", ("block_size",)
     if setup.shard != "fsdp2":
         yield "without --shard fsdp2", SHARDS
     if not setup.shard.startswith("zero"):

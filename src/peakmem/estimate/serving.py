@@ -1,30 +1,28 @@
-"""Serving: kinds of cache, beams, chunks of the prompt, one GPU's part of the heads; what a server would reserve.
+"""Serving: kinds of cache, beams, chunks of the prompt; what is assumed of them.
 
 - concatenated: transformers' DynamicCache: every step makes a new tensor beside the old one (estimate/inference.py).
 - static: one buffer for prompt and generated tokens, made by the first forward (cache_utils.py, StaticLayer).
 - paged: the same in whole blocks; layers with a window get blocks for every token, as vLLM counts without its hybrid
   manager (vllm/v1/core/kv_cache_utils.py). Kernels read buffers and fewer bits as they lie.
-- tensor parallel: heads, feed-forward and vocabulary are divided; key/value heads below one for each GPU are
-  replicated (vllm/model_executor/layers/linear.py, QKVParallelLinear). The latent of MLA is whole on every GPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from peakmem.errors import Impossible
 from peakmem.estimate.chosen_experts import COPY
 from peakmem.estimate.experts import SORTED
 from peakmem.estimate.interpret import interpret
-from peakmem.estimate.replay import Level, size, value
+from peakmem.estimate.replay import Level
+from peakmem.estimate.server import bytes_in_states, bytes_per_token, bytes_read, notes_on_server
 from peakmem.estimate.structure import Structure
+from peakmem.estimate.tensor_parallel import divided, undivided
 from peakmem.immutable import replace
 from peakmem.model import Model
-from peakmem.quantity import exact
+from peakmem.quantity import counted, exact
 from peakmem.setup import Setup
-from peakmem.tables.device import context
-from peakmem.tables.gpus import find_gpu
 from peakmem.tables.quantised import SCHEMES
 
 RECURRENT = frozenset({"av", "am", "l", "o", "zc"})
@@ -38,6 +36,8 @@ def served(model: Model, setup: Setup) -> tuple[Model, Setup]:
                 raise Impossible(f"--{name.replace('_', '-')} goes with --run inference")
         return model, setup
     if not generates(model, setup):
+        if setup.tensor_parallel > 1:
+            raise Impossible(undivided(model))
         return model, replace(setup, beams=1, prefill_chunk=0, generate=1)
     if setup.kv_bits not in (16, 8, 4):
         raise Impossible(f"--kv-bits {setup.kv_bits}: give 16, 8 or 4")
@@ -59,24 +59,6 @@ def generates(model: Model, setup: Setup) -> bool:
     from peakmem.architectures import code_of
 
     return getattr(code_of(model.architecture, setup.implementation), "GENERATES", True)
-
-
-def divided(model: Model, gpus: int, vocabulary: bool = True) -> Model:
-    """What one of `gpus` GPUs holds; vocabulary: embeddings and head are divided, too (litgpt generate/tp.py leaves
-    them whole). Errors: Impossible where heads or widths do not divide."""
-    if RECURRENT & set(model.sizes) or model.image or model.positions or "encoder_decoder" in model.switches:
-        raise Impossible(f"--tensor-parallel: peakmem divides decoders with rotary positions, not {model.architecture}")
-    for name, count in (("heads", model.heads), ("feed-forward size", model.feed_forward),
-                        ("experts' feed-forward size", model.expert_feed_forward)):
-        if count % gpus:
-            raise Impossible(f"--tensor-parallel {gpus} does not divide the {name}, {count}")
-    if model.kv_heads % gpus and gpus % model.kv_heads:
-        raise Impossible(f"--tensor-parallel {gpus} and {model.kv_heads} key/value heads: neither divides the other")
-    return model.changed(heads=model.heads // gpus, kv_heads=max(model.kv_heads // gpus, 1),
-                         feed_forward=model.feed_forward // gpus,
-                         vocabulary=-(-model.vocabulary // gpus) if vocabulary else model.vocabulary,
-                         expert_feed_forward=model.expert_feed_forward // gpus,
-                         sizes={**model.sizes, **({"y": model.sizes["y"] // gpus} if "y" in model.sizes else {})})
 
 
 def with_cache(m: Structure, setup: Setup) -> Structure:
@@ -155,70 +137,9 @@ def inference_switches(model: Model, setup: Setup) -> set[str]:
     return switches
 
 
-class Server(NamedTuple):
-    """What a server with paged blocks makes of one GPU's memory."""
-
-    reserved: int  # bytes: the fraction of the GPU that it takes
-    cache: int  # bytes left for blocks
-    blocks: int
-    tokens: int
-    sequences: int  # of prompt and generated tokens
-
-
-def blocks_of(room: int, per_token: int, block: int) -> int:
-    """How many blocks of `block` tokens lie in `room` bytes."""
-    return max(room // (block * per_token), 0) if per_token else 0
-
-
-def bytes_per_token(m: Structure, numbers: Mapping[str, Any]) -> int:
-    """Cache bytes of one token in all layers; those with a window count as long as it lies in the window."""
-    total = 0
-    for pair in interpret(m).cache.values():
-        for x in pair:
-            if x.storage:
-                record = x.storage.record
-                letters = tuple(letter for letter in record.key[1] if not is_position(letter) and letter != "b")
-                fold = int(value(record.fold, numbers)) if record.fold else 1
-                total += int(size((record.key[0], letters), numbers)) * fold
-    return total
-
-
-def is_position(letter: str) -> bool:
-    return letter[:2] in ("t1", "t2", "t3", "t4", "tb", "u1", "u2", "u3", "u4", "u5", "ub", "s")
-
-
-def server_of(m: Structure, numbers: Mapping[str, Any], setup: Setup, levels: Mapping[str, Level]) -> Server | None:
-    """The blocks that a server like vLLM makes. None: no GPU named, or its memory not known.
-
-    It takes --utilization of the GPU; weights, the peak of a prefill beside the cache, and the context come first.
-    """
-    row = find_gpu(setup.gpu) if setup.gpu else None
-    if row is None or row.capacity is None:
-        return None
-    per_token = bytes_per_token(m, numbers)
-    reserved = int(setup.utilization * row.capacity)
-    load = levels["load"].end
-    cached = bytes_in_cache(m, numbers)
-    work = max(levels["prefill"].peak - load - cached, 0)
-    room = reserved - load - work - context(row).high * 2**20
-    each = -(-numbers["t2"] // setup.block_size)
-    blocks = blocks_of(room, per_token, setup.block_size)
-    read = bytes_read(m, numbers) // numbers["be"]  # of one sequence: each needs it beside its blocks
-    sequences = max(room, 0) // (each * setup.block_size * per_token + read) if read else blocks // each
-    blocks = sequences * each if read else blocks
-    return Server(reserved, max(room, 0), blocks, blocks * setup.block_size, sequences)
-
-
-def bytes_in_cache(m: Structure, numbers: Mapping[str, Any]) -> int:
-    """Keys and values at the end of the prompt."""
-    length = numbers["tb"] if m.cache != "concatenated" else numbers["t" if m.has("encoder_decoder") else "s"]
-    return int(bytes_per_token(m, numbers) * numbers["b"] * length) + bytes_read(m, numbers)
-
-
-def bytes_read(m: Structure, numbers: Mapping[str, Any]) -> int:
-    """Keys and values of what an encoder gave, in all layers."""
-    records = [x.storage.record for pair in interpret(m).read.values() for x in pair if x.storage]
-    return int(sum(size(r.key, numbers) * (value(r.fold, numbers) if r.fold else 1) for r in records))
+def keeps_tokens(model: Model) -> bool:
+    """Whether any layer has keys and values of every token, not a state alone."""
+    return not RECURRENT & set(model.sizes) or any(kind.startswith("full") for kind in model.layer_kinds)
 
 
 def notes_on_serving(m: Structure, numbers: Mapping[str, Any], setup: Setup,
@@ -226,31 +147,35 @@ def notes_on_serving(m: Structure, numbers: Mapping[str, Any], setup: Setup,
     """Assumptions about the cache, and what the server would reserve beside what the load needs."""
     if setup.run != "inference":
         return
-    per_token = bytes_per_token(m, numbers)
+    per_token, read, states = (found(m, numbers) for found in (bytes_per_token, bytes_read, bytes_in_states))
+    if not per_token + read + states:
+        return
     if per_token:
         yield CACHES[setup.kv_cache]
         yield f"cache: {exact(per_token)} a token in all layers on one GPU"
-    if bytes_read(m, numbers):
+    if states:
+        yield f"states: {exact(states // numbers['b'])} a sequence in all layers{LENGTH['zcn' in numbers]}"
+    if read:
         yield from notes_on_reading(m, numbers, setup)
-    if setup.kv_bits < 16:
+    if setup.kv_bits < 16 and per_token + read:
         other = "q8_0 34 bytes for 32 values" if setup.kv_bits == 8 else "q4_0 18 bytes for 32 values"
         yield (f"keys and values in {setup.kv_bits} bit, scales not counted: vLLM's fp8 has one for a layer, "
                f"llama.cpp's {other}")
     if setup.tensor_parallel > 1:
+        tower = "; the tower beside the decoder is whole on each" if m.towers else ""
         yield (f"one of {setup.tensor_parallel} GPUs: its part of heads, feed-forward and vocabulary; parameters are "
-               "this GPU's; buffers of communication are not counted")
+               f"this GPU's; buffers of communication are not counted{tower}")
     if m.chunked:
         yield "the prompt in chunks: the last one is counted, with the cache of all before it; its kernel needs no mask"
-    if setup.beams > 1:
+    if setup.beams > 1 and per_token + read:
         yield "beams: each has its own cache, as transformers does it; paged servers share the blocks of the prompt"
+    elif setup.beams > 1:
+        yield "beams: each has its own states"
     yield from notes_on_experts(m, setup)
-    server = server_of(m, numbers, setup, levels) if per_token else None
-    if server:
-        needed = max(level.peak for level in levels.values())
-        yield (f"needed for this load: {exact(needed)} of tensors; reserved by a server with --utilization "
-               f"{setup.utilization:g}: {exact(server.reserved)}, of which {exact(server.cache)} for "
-               f"{server.blocks:,} blocks of {setup.block_size} tokens: {server.tokens:,} tokens, or "
-               f"{server.sequences:,} sequences of {numbers['t2']:,}")
+    yield from notes_on_server(m, numbers, setup, levels)
+
+
+LENGTH = {False: ", whatever its length", True: ": a window and the compressed tokens before it"}
 
 
 def notes_on_experts(m: Structure, setup: Setup) -> Iterator[str]:
@@ -272,8 +197,8 @@ STAYS = {
 def notes_on_reading(m: Structure, numbers: Mapping[str, Any], setup: Setup) -> Iterator[str]:
     """What a decoder keeps of the encoder's output, and who shares it."""
     held = bytes_read(m, numbers)
-    yield (f"cross-attention: keys and values of {numbers['s']} positions of the encoder are made once and do not "
-           f"grow: {exact(held)} in all layers; the decoder begins with {numbers['t']} of its own tokens (--target)")
+    yield (f"cross-attention: keys and values of {counted(numbers['s'], 'position')} of the encoder are made once and do "
+           f"not grow: {exact(held)} in all layers; the decoder begins with {numbers['t']} of its own tokens (--target)")
     if setup.beams > 1 and m.cache == "paged":
         yield (f"all {setup.beams} beams read the same keys and values of the encoder; transformers copies its output "
                f"for each: {exact(held * setup.beams)}")
