@@ -73,6 +73,20 @@ def test_print(opened: Any, address: str) -> None:
     assert page.pdf()[:5] == b"%PDF-"
 
 
+def test_print_loses_nothing(opened: Any, address: str) -> None:
+    """What is a button on the screen is a word on paper; settings are stated; the key lies below the axis."""
+    page = opened(address + START + "&batch=3", viewport={"width": 794, "height": 1123})
+    page.wait_for_selector(".levers li")
+    page.emulate_media(media="print")
+    for part in ("[data-lever=LoRA]", ".product", "table.grid thead button", ".legend .key", "pm-growth [aria-pressed=true]"):
+        assert page.locator(part).first.is_visible(), part
+    words = page.inner_text(".about")
+    assert all(one in words for one in ("batch 3", "sequence 2048", "precision mixed", "optimizer adamw"))
+    chart, marks = page.locator(".picture svg").bounding_box(), page.locator(".marks").bounding_box()
+    assert marks["y"] >= chart["y"] + chart["height"]
+    assert not page.locator(".sticky .take button").first.is_visible() and not page.locator(".guesses").is_visible()
+
+
 def test_reduced_motion(opened: Any, address: str) -> None:
     page = opened(address + START, reduced_motion="reduce")
     assert page.evaluate("getComputedStyle(document.querySelector('.strip .bars span')).transitionDuration") == "0s"

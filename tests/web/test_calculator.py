@@ -285,8 +285,54 @@ def test_names_from_outside_are_text(page: Any) -> None:
     page.set_input_files("input[type=file]", {
         "name": "<img src=x onerror=alert(1)>{{7*7}}.json", "mimeType": "text/plain",
         "buffer": json.dumps({"model_type": "gpt2", "architectures": ["<script>alert(2)</script>"]}).encode()})
-    until(page, "document.querySelector('.headline').textContent.includes('<img src=x')")
+    until(page, "document.querySelector('.about').textContent.includes('<img src=x')")
     page.fill("form.form [name=gpu]", "<b>H1000</b>")
     page.press("form.form [name=gpu]", "Tab")
     until(page, "document.querySelector('.error').textContent.includes('<b>H1000</b>')")
     assert page.locator("main img, main script, .error b").count() == 0
+
+
+@pytest.mark.parametrize("height", [900, 720])
+def test_nothing_lies_behind_the_chart(page: Any, height: int) -> None:
+    """Wherever one has scrolled to among the settings: the headline is in sight with the bars, tools can be pressed."""
+    page.set_viewport_size({"width": 1280, "height": height})
+    top = page.locator(".form").bounding_box()["y"]
+    end = page.locator(".form summary:visible").last.bounding_box()["y"] - height
+    page.wait_for_timeout(100)
+    for at in (top + 40, (top + end) / 2 + 60, end):
+        page.evaluate("y => scrollTo(0, y)", at)
+        page.wait_for_timeout(60)
+        assert page.locator(".peak").bounding_box()["y"] >= 0
+        for button in page.locator(".sticky .take button, .detail h3").all():
+            box = button.bounding_box()
+            assert box["y"] + box["height"] <= height
+            assert button.evaluate("""x => { const at = x.getBoundingClientRect();
+                return x.contains(document.elementFromPoint(at.x + at.width / 2, at.y + at.height / 2)); }""")
+
+
+def test_a_phone_keeps_the_number_above_the_bars(opened: Any, address: str) -> None:
+    page = opened(address + START, viewport={"width": 320, "height": 700})
+    page.locator("form [name=checkpoint]").focus()
+    peak, chart, control = (page.locator(one).bounding_box() for one in (".peak", ".picture svg", "form [name=checkpoint]"))
+    assert peak["y"] >= 0 and peak["y"] + peak["height"] <= chart["y"] + 4
+    assert control["y"] >= chart["y"] + chart["height"]
+
+
+@pytest.mark.parametrize("name", ["PNG", "SVG"])
+def test_a_picture_says_what_it_is_of(opened: Any, address: str, name: str, tmp_path: Path) -> None:
+    page = opened(address + "#v=1&model=gpt2&batch=7&gpu=24GiB")
+    with page.expect_download() as download:
+        page.get_by_role("button", name=name, exact=True).click()
+    path = tmp_path / download.value.suggested_filename
+    download.value.save_as(path)
+    if name == "PNG":
+        size = path.read_bytes()[16:24]
+        wide, high = int.from_bytes(size[:4], "big"), int.from_bytes(size[4:], "big")
+        shown = page.locator(".picture svg").bounding_box()
+        assert wide == 2 * shown["width"] and high > 2 * shown["height"] + 100
+        return
+    text = " ".join(page.evaluate("""text => [...new DOMParser().parseFromString(text, "image/svg+xml")
+        .querySelectorAll("text")].map((one) => one.textContent)""", path.read_text()))
+    for words in (f"gpt2: {page.inner_text('.peak')} at the peak", "batch 7", "precision mixed", "optimizer adamw",
+                  "optimizer state", "temporary"):
+        assert words in text, words

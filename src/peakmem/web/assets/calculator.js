@@ -5,13 +5,14 @@ import { atRest, goTo, on, pin, request, state, tellAll } from "./store.js";
 import { draw } from "./chart.js";
 import { Form } from "./form.js";
 import { Timeline } from "./timeline.js";
-import { tools } from "./exports.js";
+import { stated, tools } from "./exports.js";
 
 export class Calculator extends HTMLElement {
   show(tables) {
     this.form = new Form(tables);
     this.form.onerror = (text) => this.fail(text);
     this.headline = h("p", { class: "headline" });
+    this.about = h("p", { class: "about quiet" });
     this.fits = h("p", { class: "fits" });
     this.beside = h("p", { class: "beside quiet" });
     this.error = h("p", { class: "error bad", role: "alert" });
@@ -30,11 +31,15 @@ export class Calculator extends HTMLElement {
     this.replaceChildren(h("div", { class: "calculator" },
       h("div", { class: "settings" }, this.form.element),
       h("div", { class: "result" },
-        h("div", { class: "sticky" }, this.headline, this.fits, this.beside, this.error,
+        this.sticky = h("div", { class: "sticky" }, this.headline, this.about, this.fits, this.beside, this.error,
           h("div", { class: "row tools views" }, this.views), h("div", { class: "stage" }, this.picture, this.moments, this.time, this.numbers), this.legend,
-          h("p", { class: "small marks" }, h("span", { class: "mark notch" }), " left when the moment ends  ", h("span", { class: "mark dotted" }), " reserved by PyTorch and not filled  ", h("span", { class: "mark dashed" }), " what the GPU has for it")),
-        h("div", { class: "row tools take" }, this.pinner, tools(() => this.svg())), this.pinned, this.detail)),
-      this.largest);
+          h("p", { class: "small marks" }, h("span", { class: "mark notch" }), " left when the moment ends  ", h("span", { class: "mark dotted" }), " reserved by PyTorch and not filled  ", h("span", { class: "mark dashed" }), " what the GPU has for it"),
+          h("div", { class: "row tools take" }, this.pinner, tools(() => this.svg())), this.detail))),
+      this.pinned, this.largest);
+    // Higher than the window: it stops where its lower end is seen, so that nothing in it stays out of reach.
+    const stop = () => { this.sticky.style.top = `${Math.min(0, innerHeight - this.sticky.offsetHeight)}px`; };
+    new ResizeObserver(stop).observe(this.sticky);
+    addEventListener("resize", () => { stop(); this.paint(); });
     on("change", () => this.form.sync());
     on("answer", () => this.draw());
     on("details", () => this.details());
@@ -83,8 +88,8 @@ export class Calculator extends HTMLElement {
   draw() {
     const { ledger } = state.answer;
     this.fail("");
-    this.headline.replaceChildren(h("strong", { class: "peak" }, gib(ledger.peak.bytes)), ` at the peak, ${moment(ledger.peak.moment)}. `,
-      h("span", { class: "quiet" }, `${state.config ? state.model : ledger.run.model.name}, ${people(ledger.parameters.total)} parameters${ledger.parameters.trained === ledger.parameters.total ? "" : `, ${people(ledger.parameters.trained)} trained`}.`));
+    this.headline.replaceChildren(h("strong", { class: "peak" }, gib(ledger.peak.bytes)), ` at the peak, ${moment(ledger.peak.moment)}.`);
+    this.about.replaceChildren(h("span", {}, `${state.config ? state.model : ledger.run.model.name}, ${people(ledger.parameters.total)} parameters${ledger.parameters.trained === ledger.parameters.total ? "" : `, ${people(ledger.parameters.trained)} trained`}.`), h("span", { class: "stated" }, ` Settings: ${stated()}.`));
     this.best = "";
     this.known = null;
     this.judge();
@@ -124,9 +129,13 @@ export class Calculator extends HTMLElement {
     return ["Activations: ", h("b", {}, gib(kept)), " here", ...beside.map((one) => `, ${gib(one.activations)} ${names[one.implementation] ?? one.implementation}`), "."];
   }
 
+  /** Heights of chart and timeline: what the window leaves beside headline, legend and tools. */
+  tall() {
+    return this.picture.parentElement.clientWidth < 480 ? 200 : Math.max(200, Math.min(360, innerHeight - 26 * parseFloat(getComputedStyle(document.documentElement).fontSize)));
+  }
   svg() {
     const width = Math.max(280, this.picture.clientWidth || 640);
-    return draw({ ledger: state.answer.ledger, room: state.room ?? state.answer.room, behind: state.pinned?.answer.ledger, chosen: this.index(), width, height: width < 480 ? 200 : 360 });
+    return draw({ ledger: state.answer.ledger, room: state.room ?? state.answer.room, behind: state.pinned?.answer.ledger, chosen: this.index(), width, height: this.tall() });
   }
   index() {
     const rows = state.answer.ledger.chart;
@@ -195,7 +204,7 @@ export class Calculator extends HTMLElement {
       return;
     }
     const room = state.answer.room;
-    this.timeline.show(answer.timeline, Math.max(280, this.picture.parentElement.clientWidth), this.picture.parentElement.clientWidth < 480 ? 200 : 360, room ? room.capacity - room.context[1] : 0);
+    this.timeline.show(answer.timeline, Math.max(280, this.picture.parentElement.clientWidth), this.tall(), room ? room.capacity - room.context[1] : 0);
   }
 
   /** What takes many estimates: asked when the reader rests. */

@@ -47,7 +47,7 @@ export function draw({ ledger, room, behind, chosen, width, height, frame = 0 })
     if (i === chosen) parts.push(`<rect class="chosen" x="${(LEFT + slot * i).toFixed(1)}" y="${TOP - 16}" width="${slot.toFixed(1)}" height="${area + 16 + BOTTOM - 2}"/>`);
     const old = behind?.chart.find((other) => other.moment === row.moment);
     if (old) parts.push(`<rect class="behind" x="${(x - 3).toFixed(1)}" y="${y(old.peak).toFixed(1)}" width="${(bar + 6).toFixed(1)}" height="${(y(0) - y(old.peak)).toFixed(1)}"/>`);
-    let below = 0;
+    let below = 0, aside = height;
     for (const kind of kinds()) {
       const amount = row.peak_by_kind[kind] ?? 0;
       if (amount <= 0) continue;
@@ -56,6 +56,10 @@ export function draw({ ledger, room, behind, chosen, width, height, frame = 0 })
       const tall = Math.max(low - high - 1.2, 0.3);
       parts.push(`<rect class="seg ${kind}" data-moment="${safe(row.moment)}" data-kind="${kind}" data-bytes="${amount}" x="${x.toFixed(1)}" y="${high.toFixed(2)}" width="${bar.toFixed(1)}" height="${tall.toFixed(2)}"><title>${safe(`${momentTitle(row.moment)}: ${title(kind)} ${gib(amount)}`)}</title></rect>`);
       if (tall >= 15 && bar >= 14) parts.push(`<text class="on ${kind}" x="${(x + bar / 2).toFixed(1)}" y="${((low + high) / 2 + 4).toFixed(1)}" text-anchor="middle">${letter(kind)}</text>`);
+      else if (tall >= 2 && slot - bar >= 13) {
+        aside = Math.min((low + high) / 2 + 3.5, aside - 9); // beside it where it is too thin to hold it
+        parts.push(`<text class="aside" x="${(x + bar + 5).toFixed(1)}" y="${aside.toFixed(1)}">${letter(kind)}</text>`);
+      }
     }
     const beyond = row.peak === ledger.peak.bytes && room?.reserved ? room.used - row.peak : 0;
     if (beyond > 0) parts.push(`<rect class="beyond" x="${x.toFixed(1)}" y="${y(row.peak + beyond).toFixed(1)}" width="${bar.toFixed(1)}" height="${Math.max(0, y(row.peak) - y(row.peak + beyond) - 1).toFixed(1)}"><title>${safe(`reserved by PyTorch beyond the tensors: ${gib(beyond)}`)}</title></rect>`);

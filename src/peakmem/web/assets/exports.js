@@ -1,6 +1,6 @@
 /** Take it along: command line, Python, link, picture, table. */
-import { h, announce } from "./format.js";
-import { address, state } from "./store.js";
+import { gib, h, announce, kinds, letter, title } from "./format.js";
+import { address, setting, state } from "./store.js";
 
 const quoted = (text) => (/^[\w.,+:/=*-]+$/.test(text) ? text : `'${String(text).replaceAll("'", "'\\''")}'`);
 const flag = (name) => `--${name.replaceAll("_", "-")}`;
@@ -9,6 +9,13 @@ export function command() {
   const given = { ...state.sizes, ...state.settings };
   const parts = Object.entries(given).map(([name, value]) => `${flag(name)} ${quoted(value === true ? "yes" : value === false ? "no" : String(value))}`);
   return ["peakmem estimate", state.config ? "config.json" : quoted(state.model), ...parts].join(" ");
+}
+
+/** What the answer is an answer to: the settings that everybody asks for, and all that were changed. */
+export function stated() {
+  const names = new Set(["run", "batch", "sequence", "precision", "optimizer", ...Object.keys(state.settings)]);
+  const given = [...Object.entries(state.sizes), ...[...names].filter((name) => !state.answer.idle?.[name]).map((name) => [name, setting(name)])];
+  return given.map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ");
 }
 
 export function python() {
@@ -27,20 +34,61 @@ export function csv() {
   return lines.map((line) => line.join(",")).join("\n") + "\n";
 }
 
+const HEAD = 50, LINE = 15, FOOT = 22;
+
+/** Words in lines of so many letters. */
+function lines(text, most) {
+  const made = [""];
+  for (const word of text.split(" ")) {
+    if (made.at(-1) && made.at(-1).length + word.length >= most) made.push(word);
+    else made.push(`${made.pop()} ${word}`.trim());
+  }
+  return made;
+}
+
+/** What a picture needs where no page is around it: model, settings and total above, the kinds below. */
+function framed(svg) {
+  const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
+  const add = (tag, given, text = "") => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(given)) made.setAttribute(name, value);
+    made.textContent = text;
+    svg.append(made);
+  };
+  const { ledger } = state.answer;
+  const small = lines(`Settings: ${stated()}`, width / 6.2);
+  const top = -(HEAD + LINE * small.length);
+  add("text", { class: "best", x: 8, y: top + 22 }, `${state.config ? state.model : ledger.run.model.name}: ${gib(ledger.peak.bytes)} at the peak`);
+  small.forEach((text, i) => add("text", { class: "axis", x: 8, y: top + 42 + LINE * i }, text));
+  let x = 8, y = height + 12;
+  for (const kind of kinds().filter((one) => ledger.chart.some((row) => row.peak_by_kind[one]))) {
+    const wide = 34 + 7 * title(kind).length;
+    if (x > 8 && x + wide > width) [x, y] = [8, y + FOOT];
+    add("rect", { class: `seg ${kind}`, x, y: y - 11, width: 15, height: 15 });
+    add("text", { class: `on ${kind}`, x: x + 7.5, y: y + 1, "text-anchor": "middle" }, letter(kind));
+    add("text", { class: "key", x: x + 20, y: y + 1 }, title(kind));
+    x += wide;
+  }
+  const tall = y + FOOT - 8 - top;
+  svg.setAttribute("viewBox", `0 ${top} ${width} ${tall}`);
+  svg.setAttribute("height", tall);
+}
+
 /** The picture by itself: with its computed colours, a ground of its own and the size it is shown in. */
 export function standalone(markup) {
   const host = h("div", { class: "picture", style: "position:absolute;left:-9999px" });
   host.innerHTML = markup;
   document.body.append(host);
   const svg = host.firstElementChild;
+  framed(svg);
   for (const part of svg.querySelectorAll("rect, line, text, path")) {
     const style = getComputedStyle(part);
     for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "paint-order", "font-size", "font-weight", "font-family", "opacity"]) part.setAttribute(name, style.getPropertyValue(name));
     part.removeAttribute("class");
   }
-  const [, , width, height] = svg.getAttribute("viewBox").split(" ");
+  const [, top, width, height] = svg.getAttribute("viewBox").split(" ");
   const ground = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  for (const [name, value] of Object.entries({ width, height, fill: getComputedStyle(document.documentElement).backgroundColor })) ground.setAttribute(name, value);
+  for (const [name, value] of Object.entries({ y: top, width, height, fill: getComputedStyle(document.documentElement).backgroundColor })) ground.setAttribute(name, value);
   svg.prepend(ground);
   const text = new XMLSerializer().serializeToString(svg);
   host.remove();

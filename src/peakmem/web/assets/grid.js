@@ -24,6 +24,7 @@ export class Grid extends HTMLElement {
     this.data = data;
     this.guess = "";
     const last = data.moments.length - 1;
+    const top = Math.max(...data.moments.map((one) => one.peak));
     this.slider = h("input", { type: "range", min: 0, max: last, step: 1, value: 0, "aria-label": "Moment of the step",
       oninput: () => goTo(Number(this.slider.value)) });
     this.play = h("button", { type: "button", onclick: () => this.run() }, "Play the step");
@@ -39,7 +40,7 @@ export class Grid extends HTMLElement {
           h("span", { class: "visually-hidden" }, cell === "held" ? "in memory" : cell === "passing" ? "comes and goes" : "no")))))),
       ),
       h("tfoot", {}, h("tr", { class: "heights" }, h("th", { scope: "row" }, h("span", { class: "long" }, "in use, MiB: highest,", h("br"), "and darker: at the end"), h("span", { class: "short" }, "MiB")), h("td", { class: "size" }),
-        data.moments.map((one) => h("td", {}, h("span", { class: "height", "data-peak": one.peak, "data-end": one.end }))))));
+        data.moments.map((one) => h("td", {}, h("span", { class: "height", style: `--peak:${(one.peak / top) * 100}%;--end:${(one.end / top) * 100}%` }, gib(one.peak, 0).replace(" MiB", "")))))));
     this.words = h("div", { class: "words" });
     this.answer = h("p", { class: "answer" }, "Press a moment to guess; the heights then appear below the grid.");
     this.guesses = h("div", { class: "row guesses", role: "group", "aria-label": "Guess the highest moment" },
@@ -66,13 +67,6 @@ export class Grid extends HTMLElement {
     const best = this.data.peak.moments;
     const right = best.includes(name);
     this.classList.add("revealed");
-    const top = Math.max(...this.data.moments.map((one) => one.peak));
-    for (const bar of this.querySelectorAll(".height")) {
-      const [peak, end] = [Number(bar.dataset.peak), Number(bar.dataset.end)];
-      bar.style.setProperty("--peak", `${(peak / top) * 100}%`);
-      bar.style.setProperty("--end", `${(end / top) * 100}%`);
-      bar.textContent = gib(peak, 0).replace(" MiB", "");
-    }
     for (const button of this.guesses.children) button.setAttribute("aria-pressed", String(button.textContent === name));
     const where = best.map((one) => this.data.moments.find((m) => m.moment === one).title).join(", and again in ");
     this.answer.replaceChildren(h("strong", { class: right ? "good" : "" }, right ? "Yes. " : "Not quite. "),

@@ -25,6 +25,9 @@ export function setDefaults(fields) {
   defaults = Object.fromEntries(fields.map((row) => [row.name, String(row.default)]));
 }
 
+/** A setting as it is, also where nobody set it. */
+export const setting = (name) => state.settings[name] ?? defaults[name];
+
 /** Change the model, sizes or settings; null takes a setting back to its default. */
 export function change({ model, config, sizes, settings }, { push = false } = {}) {
   if (model !== undefined && (model !== state.model || config)) {
