@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, linear, lm_head, rms_norm
+from peakmem.architectures.definition import (
+    Definition,
+    Layers,
+    Row,
+    buffer,
+    embedding,
+    linear,
+    lm_head,
+    rms_norm,
+    unpacked,
+)
 from peakmem.architectures.qwen3_moe import dense_rows
 from peakmem.estimate.structure import Structure
 
@@ -36,7 +46,7 @@ def block_rows(m: Structure, kind: str) -> Iterator[Row]:
     yield from linear("self_attn.q_b_proj", "(a d)", "lq")
     yield from linear("self_attn.kv_proj", "d", "h")
     yield from wide(rms_norm("self_attn.kv_norm", "d"))
-    yield from linear("self_attn.o_a_proj", "(og ol)", "a*d/og")
+    yield from unpacked(linear("self_attn.o_a_proj", "(og ol)", "a*d/og"), "not by bitsandbytes")
     yield from linear("self_attn.o_b_proj", "h", "(og ol)")
     word = kind.partition(",")[0]
     if word in RATES:
@@ -44,7 +54,7 @@ def block_rows(m: Structure, kind: str) -> Iterator[Row]:
     if word == "csa":
         yield from compressor_rows("self_attn.compressor.indexer", "di", word)
         yield from linear("self_attn.compressor.indexer.q_b_proj", "(ai di)", "lq")
-        yield from linear("self_attn.compressor.indexer.scorer.weights_proj", "ai", "h")
+        yield from unpacked(linear("self_attn.compressor.indexer.scorer.weights_proj", "ai", "h"))
     yield Row("mlp.gate.weight", "E h")
     yield from buffer("mlp.gate.tid2eid", "V K", "int64") if kind.endswith(", hash") else buffer(
         "mlp.gate.e_score_correction_bias", "E", "fp32")
@@ -62,8 +72,8 @@ def compressor_rows(name: str, size: str, word: str) -> Iterator[Row]:
     """A gated mean over the tokens of an entry; `csa` entries overlap, so each token gives two parts."""
     both = f"(2 {size})" if word == "csa" else size
     yield Row(f"{name}.position_bias", f"{RATES[word]} {both}", "", "fp32")
-    yield from linear(f"{name}.kv_proj", both, "h")
-    yield from linear(f"{name}.gate_proj", both, "h")
+    yield from unpacked(linear(f"{name}.kv_proj", both, "h"))
+    yield from unpacked(linear(f"{name}.gate_proj", both, "h"))
     yield from wide(rms_norm(f"{name}.kv_norm", size))
     yield from rotary_rows(f"{name}.rotary_emb")
 

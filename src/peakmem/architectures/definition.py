@@ -9,13 +9,20 @@ from peakmem.estimate.structure import Structure
 
 
 class Row(NamedTuple):
-    """One parameter or buffer. shape: groups of letters, see estimate/layout.py; module: what it belongs to."""
+    """One parameter or buffer. shape: groups of letters, see estimate/layout.py; module: what it belongs to.
+
+    adapted: whether peft may give its linear layer an adapter. packed: whether transformers replaces the layer by a
+    quantised one: always; never, where the class names it in _keep_in_fp32_modules; "not by bitsandbytes", which takes
+    nn.Linear itself, and no class made from it (integrations/bitsandbytes.py, replace_with_bnb_linear).
+    """
 
     name: str
     shape: str
     module: str = ""  # linear | conv1d | linear, read: never run | embedding | norm | buffer | unused: frozen | ""
     dtype: str = ""  # empty: the module's
     reached: bool = True  # by a gradient; it is trained, in name, all the same
+    adapted: bool = True
+    packed: str = "always"
 
 
 class Layers(NamedTuple):
@@ -37,6 +44,11 @@ def linear(name: str, outputs: str, inputs: str, bias: bool = False) -> Iterator
     yield Row(f"{name}.weight", f"{outputs} {inputs}", "linear")
     if bias:
         yield Row(f"{name}.bias", outputs, "linear")
+
+
+def unpacked(rows: Iterator[Row], word: str = "never") -> Iterator[Row]:
+    """A linear layer that is not quantised, never or not by everything."""
+    return (row._replace(packed=word) for row in rows)
 
 
 def conv1d(name: str, outputs: str, inputs: str) -> Iterator[Row]:

@@ -13,6 +13,7 @@ from peakmem.architectures.definition import (
     linear,
     lm_head,
     rotary_buffers,
+    unpacked,
 )
 from peakmem.architectures.falcon_attention import attention, falcon_linear
 from peakmem.estimate import weights
@@ -40,10 +41,10 @@ def define(m: Structure) -> Definition:
 def block_rows(m: Structure) -> Iterator[Row]:
     biased = m.has("attention_bias")
     qkv = "(k a/k+2 d)" if m.has("grouped_qkv") else "(a+2 d)" if m.has("broadcast_heads") else "(a 3 d)"
-    yield from linear("self_attention.query_key_value", qkv, "h", biased)
-    yield from linear("self_attention.dense", "h", "(a d)", biased)
-    yield from linear("mlp.dense_h_to_4h", "f", "h", biased)
-    yield from linear("mlp.dense_4h_to_h", "h", "f", biased)
+    sizes = {"self_attention.query_key_value": (qkv, "h"), "self_attention.dense": ("h", "(a d)"),
+             "mlp.dense_h_to_4h": ("f", "h"), "mlp.dense_4h_to_h": ("h", "f")}
+    for name, (outputs, inputs) in sizes.items():  # FalconLinear
+        yield from unpacked(linear(name, outputs, inputs, biased), "not by bitsandbytes")
     if m.has("two_norms"):
         yield from layer_norm("ln_attn")
         yield from layer_norm("ln_mlp")

@@ -20,6 +20,7 @@ from peakmem.architectures.definition import (
     linear,
     lm_head,
     rms_norm,
+    unpacked,
 )
 from peakmem.architectures.llama import mlp
 from peakmem.architectures.mixtral import moe_lm
@@ -61,7 +62,7 @@ def indexer_rows() -> Iterator[Row]:
     yield from linear("self_attn.indexer.wq_b", "(ai di)", "lq")
     yield from linear("self_attn.indexer.wk", "di", "h")
     yield from layer_norm("self_attn.indexer.k_norm", "di")
-    yield from linear("self_attn.indexer.weights_proj", "ai", "h")
+    yield from unpacked(linear("self_attn.indexer.weights_proj", "ai", "h"))
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:

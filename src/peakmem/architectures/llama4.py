@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, linear, rms_norm
+from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, linear, rms_norm, unpacked
 from peakmem.errors import Impossible
 from peakmem.estimate.attention import attend, bmm
 from peakmem.estimate.chunk_mask import chunked_mask
@@ -45,7 +45,7 @@ def block_rows(m: Structure, kind: str) -> Iterator[Row]:
     else:
         yield Row("feed_forward.experts.gate_up_proj", "E h (2 x)", "expert")
         yield Row("feed_forward.experts.down_proj", "E x h", "expert")
-        yield Row("feed_forward.router.weight", "E h", "linear")
+        yield from unpacked(linear("feed_forward.router", "E", "h"))
         yield from mlp_rows("feed_forward.shared_expert", "x")
     yield from rms_norm("input_layernorm")
     yield from rms_norm("post_attention_layernorm")

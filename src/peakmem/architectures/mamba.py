@@ -9,7 +9,7 @@ from peakmem.estimate.causal_conv import remembered_conv1d
 from peakmem.estimate.delta_ops import exp
 from peakmem.estimate.inference import state
 from peakmem.estimate.losses import causal_lm
-from peakmem.estimate.ops import cast, neg
+from peakmem.estimate.ops import cast, neg, sub
 from peakmem.estimate.selective_scan import selective_scan, selective_state_update, time_steps
 from peakmem.estimate.shapes import piece, select, split, swap
 from peakmem.estimate.structure import Structure
@@ -42,8 +42,9 @@ def mixer_rows(m: Structure, name: str, normed: bool = False) -> Iterator[Row]:
         yield Row(f"{name}.conv1d.bias", "l")
     yield from linear(f"{name}.in_proj", "(2 l)", "h", biased)
     yield from linear(f"{name}.x_proj", "R+2*o", "l")
-    yield Row(f"{name}.dt_proj.weight", "l R", "linear, read")
-    yield Row(f"{name}.dt_proj.bias", "l", "linear, read")
+    word = "linear" if runs_time_steps(m, normed) else "linear, read"
+    yield Row(f"{name}.dt_proj.weight", "l R", word)
+    yield Row(f"{name}.dt_proj.bias", "l", word)
     yield from linear(f"{name}.out_proj", "h", "l", biased)
     if normed:
         yield from rms_norm(f"{name}.dt_layernorm", "R")
@@ -90,8 +91,11 @@ def mixer(m: Structure, x: Tensor, name: str, normed: bool = False) -> Tensor:
         time_step, b, c = split(project(x, "x_proj"), 2, ["R", "o", "o"])
         if normed:
             time_step, b, c = rms(time_step, "dt_layernorm"), rms(b, "b_layernorm"), rms(c, "c_layernorm")
+        if runs_time_steps(m, normed):
+            time_step = time_steps_by_layer(time_step)
         with scope("dt_proj"):
-            time_step = time_steps(m, read("weight"), time_step)
+            if not runs_time_steps(m, normed):
+                time_step = time_steps(m, read("weight"), time_step)
             bias = cast(read("bias"), "fp32", "bias in fp32")
         if current().single:
             kept = state("state", "b l o", "fp32")
@@ -103,6 +107,18 @@ def mixer(m: Structure, x: Tensor, name: str, normed: bool = False) -> Tensor:
             if m.run == "inference":
                 state("state", "b l o", "fp32")
         return project(cast(swap(out, "b s l"), dtype), "out_proj")
+
+
+def runs_time_steps(m: Structure, normed: bool) -> bool:
+    """Whether dt_proj is run as a layer, its bias taken off again: Jamba's way with quantised weights."""
+    return normed and bool(m.stored.scheme)
+
+
+def time_steps_by_layer(x: Tensor) -> Tensor:
+    """`(dt_proj(x) - dt_proj.bias).transpose(1, 2)`."""
+    made = project(x, "dt_proj")
+    with scope("dt_proj"):
+        return swap(sub(made, read("bias")), "b l s")
 
 
 def for_the_kernel() -> None:

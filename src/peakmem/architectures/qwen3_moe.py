@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, rms_norm
+from peakmem.architectures.definition import Definition, Row, attention_rows, decoder, linear, rms_norm
 from peakmem.architectures.llama import mlp
 from peakmem.architectures.mixtral import FeedForward, expert_rows, model, moe, moe_lm, router_rows
 from peakmem.estimate.structure import Structure
@@ -37,9 +37,8 @@ def block_rows(m: Structure, kind: str) -> Iterator[Row]:
 def dense_rows(biased: bool = False, name: str = "mlp", size: str = "f") -> Iterator[Row]:
     """A dense feed-forward. peft takes the names of its layers for those of experts, so none gets an adapter."""
     for part, outputs, inputs in (("gate_proj", size, "h"), ("up_proj", size, "h"), ("down_proj", "h", size)):
-        yield Row(f"{name}.{part}.weight", f"{outputs} {inputs}")
-        if biased:
-            yield Row(f"{name}.{part}.bias", outputs)
+        for row in linear(f"{name}.{part}", outputs, inputs, biased):
+            yield row._replace(adapted=False)
 
 
 def has_experts(m: Structure, kind: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm
+from peakmem.architectures.definition import Definition, Layers, Row, embedding, linear, rms_norm, unpacked
 from peakmem.estimate.clamping import largest_allowed, within
 from peakmem.estimate.inference import cached, read_once
 from peakmem.estimate.losses import cross_entropy, tied_to
@@ -44,7 +44,7 @@ def block_rows(m: Structure, stack: str) -> Callable[[str], Iterator[Row]]:
         last = f"layer.{2 if stack == 'decoder' else 1}"
         for name in ("wi_0", "wi_1") if m.has("gated") else ("wi",):
             yield from linear(f"{last}.DenseReluDense.{name}", "f", "h")
-        yield from linear(f"{last}.DenseReluDense.wo", "h", "f")
+        yield from unpacked(linear(f"{last}.DenseReluDense.wo", "h", "f"))
         yield from rms_norm(f"{last}.layer_norm")
 
     return rows

@@ -15,14 +15,14 @@ from peakmem.architectures.definition import Layers, Row
 from peakmem.errors import Impossible, printable
 from peakmem.estimate.layout import FLOATS, Dims, dims
 from peakmem.estimate.packed import make
-from peakmem.estimate.stored import is_bank, is_packed, lies_in_first
+from peakmem.estimate.stored import HEADS as OUTPUTS
+from peakmem.estimate.stored import LINEAR, is_bank, is_packed, lies_in_first
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Tape, Tensor
 
-LINEAR = ("linear", "conv1d", "linear, read")
 NO_ADAPTER_ON = {"mamba": "layers.*.mixer.out_proj", "nemotron_h": "layers.*.mixer.out_proj"}
 """peft 0.21.2, tuners/tuners_utils.py, _check_lora_target_modules_mamba."""
-HEADS = ("lm_head", "embed_out", "output_layer", "cls.predictions.decoder", "classifier")
+HEADS = (*OUTPUTS, "classifier")
 
 
 def define(tape: Tape, m: Structure, code: ModuleType) -> list[Tensor]:
@@ -112,7 +112,7 @@ def matches(name: str, pattern: str) -> bool:
 def has_adapter(m: Structure, row: Row) -> bool:
     """Whether a row's module gets an adapter: linear layers that are targets and not frozen by name."""
     module = row.name.rpartition(".")[0]
-    return (row.module in LINEAR and any(is_target(module, pattern) for pattern in m.lora)
+    return (row.module in LINEAR and row.adapted and any(is_target(module, pattern) for pattern in m.lora)
             and not is_held(m, row.name))
 
 
@@ -122,7 +122,7 @@ def is_target(module: str, pattern: str) -> bool:
     A classifier is none of those (peft/tuners/tuners_utils.py, _maybe_include_all_linear_layers).
     """
     if pattern == "all-linear":
-        return not module.endswith(HEADS[:-1])
+        return not module.endswith(OUTPUTS)
     return module == pattern or module.endswith(f".{pattern}")
 
 
@@ -136,7 +136,7 @@ def check_parts(m: Structure) -> None:
 
     code = code_of(m.architecture, m.implementation)
     rows, words = list(all_rows(m, code)), getattr(code, "ADAPTERS", ())
-    linear = [row.name.rpartition(".")[0] for row in rows if row.module in LINEAR]
+    linear = [row.name.rpartition(".")[0] for row in rows if row.module in LINEAR and row.adapted]
     stacked = [name for name in OLD_NAMES if any(row.module == "adapter" for row in rows) and adapts(m, name)]
     if stacked and m.drops("adapter"):
         raise Impossible(f"--lora-dropout: peft has none for adapters on {', '.join(stacked)}, which are parameters, "

@@ -18,8 +18,9 @@ from peakmem.setup import Setup
 from peakmem.tables.precisions import PRECISIONS
 from peakmem.tables.quantised import BNB_4BIT, PLAIN, SCHEMES, Scheme, Stored
 
-HEADS = ("lm_head", "embed_out", "output_layer", "cls.predictions.decoder", "classifier", "router")
+HEADS = ("lm_head", "lm_head.decoder", "embed_out", "output_layer", "cls.predictions.decoder")
 IN_FIRST = ("gpt_oss", "llama4_text")  # banks of experts whose matrices lie as (in, out)
+LINEAR = ("linear", "conv1d", "linear, read")
 BNB = (*BNB_4BIT, "int8")
 RAISED = {"no": "", "yes": "fp32", "trl": "fp32, but head and embeddings in 16 bit"}
 
@@ -43,15 +44,18 @@ def with_stored(m: Structure, model: Model, setup: Setup) -> Structure:
     scheme = SCHEMES[word]
     refuse(scheme, m, model, setup)
     group, bits = 0, 4
-    kept: tuple[str, ...] = ()
+    kept = last_module(m)
     if model.stored and model.stored[0] == word:
         bits, group = model.stored[1:3]
-        kept = tuple(pattern for pattern, _ in model.stored[3])
+        kept = tuple(pattern for pattern, _ in model.stored[3]) or kept
     recipe = PRECISIONS[setup.precision]
     autocast = m.autocast if setup.run == "training" else ""
     changed = replace(m, dtype=recipe.autocast or recipe.weights, autocast=autocast,
                       stored=Stored(word, bits, group, kept, setup.kbit_prepare, packed_from(m)))
     check_kept(changed, model)
+    if read := [module_of(row) for row in rows_of(changed) if row.module == "linear, read" and is_packed(changed, row)]:
+        raise Impossible(f"--weights {word}: {model.name} multiplies by the weight of {read[0].rpartition('.')[2]} itself, "
+                         "which transformers cannot do once it is packed; leave --weights out")
     if not any(is_packed(changed, row) for row in rows_of(changed)):
         raise Impossible(f"--weights {word}: {model.name} has no weights that it would pack "
                          f"({'experts' if not scheme.linear else 'linear layers'})")
@@ -110,8 +114,23 @@ def is_packable(m: Structure, row: Row) -> bool:
     if is_bank(row):
         return scheme.experts
     module, _, leaf = row.name.rpartition(".")
-    left_out = () if getattr(code_of(m.architecture, m.implementation), "PACKS_HEAD", False) else HEADS
-    return scheme.linear and row.module in ("linear", "conv1d") and leaf == "weight" and not module.endswith(left_out)
+    if row.packed == "never" or row.packed == "not by bitsandbytes" and scheme.name in BNB:
+        return False
+    left_out = () if packs_head(m) else HEADS
+    return scheme.linear and row.module in LINEAR and leaf == "weight" and not module.endswith(left_out)
+
+
+def packs_head(m: Structure) -> bool:
+    return getattr(code_of(m.architecture, m.implementation), "PACKS_HEAD", False)
+
+
+def last_module(m: Structure) -> tuple[str, ...]:
+    """The module of the last parameter, where that is a weight: transformers leaves it out unless a file says what.
+
+    Source: transformers 5.24 quantizers/base.py, get_keys_to_not_convert.
+    """
+    module, _, leaf = [row for row in rows_of(m) if row.module not in ("buffer", "adapter")][-1].name.rpartition(".")
+    return (module,) if leaf == "weight" and "*" not in module and not packs_head(m) else ()
 
 
 def packed_from(m: Structure) -> str:

@@ -19,7 +19,6 @@ from peakmem.errors import Missing
 
 from .process import TraceError
 
-HEADS = ("lm_head", "embed_out")  # transformers leaves output embeddings as they are
 MANAGED = ("{size} bytes of paged optimizer states lie in managed memory, outside PyTorch's allocator, and are not "
            "counted: the driver moves them between host and GPU")
 
@@ -36,20 +35,28 @@ def needed() -> Any:
 def quantise(model: torch.nn.Module, scheme: str, kept: Iterable[str] = ()) -> None:
     """Put 4-bit layers in place of a meta model's linear layers, as transformers' integrations/bitsandbytes.py does.
 
-    `scheme`: nf4 or fp4, with ``-double`` where scales are packed, too. `kept`: names of modules left as they are.
+    `scheme`: nf4 or fp4, with ``-double`` where scales are packed, too. `kept`: names of modules left as they are,
+    besides those that transformers itself leaves: heads, the last module, what its class keeps in fp32.
     """
+    from transformers import PreTrainedModel
+    from transformers.quantizers.base import get_keys_to_not_convert
+    from transformers.quantizers.quantizers_utils import should_convert_module
+
     layer = needed().nn.Linear4bit
-    left = (*kept, *HEADS)
+    known: Any = model
+    left = [*kept, *get_keys_to_not_convert(known), *(known._keep_in_fp32_modules or ())]
     for path, module in list(model.named_modules()):
         for name, child in list(module.named_children()):
             whole = f"{path}.{name}" if path else name
             sizes = _sizes(child)
-            if sizes and not any(whole == end or whole.endswith(f".{end}") for end in left):
+            if sizes and should_convert_module(whole, left):
                 with torch.device("meta"):
                     made = layer(*sizes, child.bias is not None, compute_dtype=torch.bfloat16,
                                  compress_statistics=scheme.endswith("double"), quant_type=scheme[:3])
                 setattr(module, name, made.to(child.weight.dtype).requires_grad_(False))
-    known: Any = model
+    for module in model.modules():
+        if isinstance(module, PreTrainedModel):
+            module.config._is_quantized = True  # Jamba asks for it
     known.is_loaded_in_4bit, known.hf_quantizer = True, None  # what peft asks for
 
 
