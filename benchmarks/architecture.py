@@ -34,11 +34,12 @@ LEVERS: Mapping[str, Mapping[str, Any]] = {
 
 def settings(config: Mapping[str, Any], sequence: int) -> Iterator[dict[str, Any]]:
     """Every combination; batches of one, two and three sequences in turn."""
+    task = "image-text" if "image_token_index" in config else "causal"
     for i, (precision, attention, lever) in enumerate(product(DTYPES, ("sdpa", "eager"), LEVERS)):
         dtype, autocast = DTYPES[precision]
         yield {
             "id": f"{config['model_type']}/{precision}/{attention}/{lever}/b{i % 3 + 1}s{sequence}",
-            "task": "causal", "config": dict(config), "dtype": dtype, "autocast": autocast, "attention": attention,
+            "task": task, "config": dict(config), "dtype": dtype, "autocast": autocast, "attention": attention,
             "checkpointing": False, "optimizer": "AdamW", "optimizer_impl": "foreach", "lora": None,
             "accumulation": 1, "batch": i % 3 + 1, "seq": sequence, **LEVERS[lever],
         }

@@ -30,7 +30,7 @@ PHASE = {"zero": "clear", "clip": "optimizer.clip"}
 KEPT = {"aten.mm.default": "mm", "aten.addmm.default": "addmm", "aten.bmm.default": "bmm",
         "aten._scaled_dot_product_flash_attention.default": "flash",
         "aten._scaled_dot_product_efficient_attention.default": "efficient"}
-TASKS = {"causal": None, "mlm": "BertForMaskedLM", "image": None, "seq2seq": None}
+TASKS = {"causal": None, "mlm": "BertForMaskedLM", "image": None, "seq2seq": None, "image-text": None}
 LEVELS = ("step_start", "after_forward", "forward_peak", "after_backward", "backward_peak", "optimizer_peak",
           "step_end", "peak")
 LORA = {"r", "alpha", "targets", "layers"}
@@ -101,6 +101,8 @@ def setup_of(record: Mapping[str, Any]) -> Setup:
         settings["sequence"] = record["seq"]
     if record.get("target_seq"):
         settings["target"] = record["target_seq"]
+    if record.get("task") == "causal":
+        settings["images"] = 0
     return Setup.of(**settings | sharding_of(record))
 
 

@@ -80,6 +80,8 @@ def setup_of(record: Record) -> Setup:
         given["frozen_layers"] = min(record["lora"].get("layers", (0,)))
     if record["seq"]:
         given["sequence"] = record["seq"]
+    if record["task"] == "causal":
+        given["images"] = 0
     if record.get("target_seq"):
         given["target"] = record["target_seq"]
     if record.get("loss"):

@@ -30,12 +30,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
     **{name: test_moe.SIZES | config for name, config in test_moe.VARIANTS.items()},
     **{name: test_open_models.SIZES | config for name, config in test_open_models.VARIANTS.items()},
     **{name: test_recent.BASE | config for name, config in test_recent.VARIANTS.items()},
-    **{name: config for name, config in test_towers.VARIANTS.items() if name not in test_towers.GENERATES},
+    **{name: config for name, config in test_towers.VARIANTS.items() if name in test_towers.TRAINS},
 }
 CLASSES = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM", "t5": "AutoModelForSeq2SeqLM",
            "mt5": "AutoModelForSeq2SeqLM",
            "whisper": "WhisperForConditionalGeneration", "vit": "AutoModelForImageClassification",
-           "resnet": "AutoModelForImageClassification", "clip": "CLIPModel"}
+           "resnet": "AutoModelForImageClassification", "clip": "CLIPModel", "llava": "AutoModelForImageTextToText"}
 BATCH, TOKENS = 2, 24
 
 
@@ -55,6 +55,12 @@ def batch_of(made: Any) -> dict[str, Any]:
         images = made.vision_config
         ids = torch.randint(3, 90, (BATCH, 16))
         return {"input_ids": ids, "return_loss": True,
+                "pixel_values": torch.randn(BATCH, images.num_channels, images.image_size, images.image_size)}
+    if made.model_type == "llava":
+        images = made.vision_config
+        patches = (images.image_size // images.patch_size) ** 2 + (made.vision_feature_select_strategy == "full")
+        ids[:, 1:patches + 1] = made.image_token_id
+        return {"input_ids": ids, "labels": ids.clone(),
                 "pixel_values": torch.randn(BATCH, images.num_channels, images.image_size, images.image_size)}
     if made.model_type in ("vit", "resnet"):
         side = getattr(made, "image_size", 224)

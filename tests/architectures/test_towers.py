@@ -17,7 +17,7 @@ from peakmem.readers.hf_config import CLASSES, from_config
 from peakmem.setup import Setup
 from tests.reference_steps import DATA, differences, events_by_phase
 
-FAMILIES = ("clip", "resnet")
+FAMILIES = ("clip", "llava", "resnet")
 TINY = {record["id"]: record for record in json.loads((DATA / "traced_towers.json").read_text())}
 
 CLIP = {
@@ -29,7 +29,7 @@ CLIP = {
 }
 TEXT = {"hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3, "num_attention_heads": 6,
         "num_key_value_heads": 2, "vocab_size": 97, "head_dim": 8}
-LLAVA = {"model_type": "llava", "text_config": TEXT | {"model_type": "llama"},
+LLAVA = {"model_type": "llava", "image_token_index": 96, "text_config": TEXT | {"model_type": "llama"},
          "vision_config": CLIP["vision_config"] | {"model_type": "clip_vision_model"}}
 TOWER = {"depth": 2, "hidden_size": 32, "intermediate_size": 44, "num_heads": 4, "patch_size": 7,
          "spatial_merge_size": 3, "temporal_patch_size": 2, "out_hidden_size": 48}
@@ -44,6 +44,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "resnet, no first shortcut": RESNET | {"embedding_size": 20},
     "llava": LLAVA,
     "llava on qwen2, tied": LLAVA | {"text_config": TEXT | {"model_type": "qwen2", "tie_word_embeddings": True}},
+    "llava on mistral, class token": LLAVA | {
+        "text_config": TEXT | {"model_type": "mistral"}, "vision_feature_select_strategy": "full",
+        "vision_feature_layer": -1, "multimodal_projector_bias": False, "projector_hidden_act": "relu"},
     "qwen2.5-vl": {"model_type": "qwen2_5_vl", "text_config": TEXT, "vision_config": TOWER},
     "qwen2.5-vl, an older file": TEXT | {"model_type": "qwen2_5_vl", "vision_config": TOWER},
     "qwen3-vl": QWEN,
@@ -51,10 +54,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "qwen3-vl-moe": {"model_type": "qwen3_vl_moe", "text_config": TEXT | EXPERTS, "vision_config": DEEP},
 }
 GENERATES = [name for name in VARIANTS if not name.startswith(("clip", "resnet"))]
+TRAINS = [name for name in VARIANTS if not name.startswith("qwen")]
 
 
 def setup_of(variant: str, **settings: Any) -> Setup:
-    return Setup.of(sequence=16, run="inference" if variant in GENERATES else "training", **settings)
+    return Setup.of(sequence=24 if "llava" in variant else 16,
+                    run="inference" if variant in GENERATES else "training", **settings)
 
 
 def real_model(config: dict[str, Any]) -> Any:
@@ -94,10 +99,33 @@ def test_generation_folds(variant: str) -> None:
     assert levels[0] == levels[1]
 
 
-@pytest.mark.parametrize("variant", GENERATES)
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name not in TRAINS])
 def test_training_with_pictures_is_refused_in_one_line(variant: str) -> None:
     with pytest.raises(Impossible, match="peakmem knows --run inference only"):
         structure_of(from_config(VARIANTS[variant]), Setup.of(sequence=16))
+
+
+def test_a_picture_needs_room_among_the_tokens() -> None:
+    model = from_config(LLAVA)
+    assert dict(structure_of(model, Setup.of(sequence=16))[1])["N"] == 16
+    with pytest.raises(Impossible, match="a picture takes 16 tokens of it"):
+        structure_of(model, Setup.of(sequence=15))
+    structure_of(model, Setup.of(sequence=15, images=0))
+
+
+def test_without_pictures_no_gradient_reaches_the_tower() -> None:
+    tapes = [interpret(structure_of(from_config(LLAVA), Setup.of(sequence=16, images=n), unfold=True)[0])
+             for n in (0, 1)]
+    reached = [{p.full_name for p in tape.parameters.values() if p.owned.reached} for tape in tapes]
+    assert not any("vision" in name or "projector" in name for name in reached[0])
+    last = [name for name in reached[1] if "vision_tower.encoder.layers" in name]
+    assert last and reached[0] < reached[1]
+
+
+@pytest.mark.parametrize("model", [QWEN, CLIP])
+def test_pictures_are_refused_where_none_is_seen(model: dict[str, Any]) -> None:
+    with pytest.raises(Impossible, match="without pictures between its tokens"):
+        structure_of(from_config(model), Setup.of(sequence=16, images=1, run="inference"))
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -114,6 +142,8 @@ def test_every_family_is_traced() -> None:
 
 @pytest.mark.parametrize(("config", "words"), [
     (LLAVA | {"vision_feature_layer": [1, 2]}, "one number"),
+    (LLAVA | {"vision_feature_layer": 0}, "2 layers"), (LLAVA | {"vision_feature_layer": -4}, "2 layers"),
+    (LLAVA | {"vision_feature_select_strategy": "some"}, "default or full"),
     (LLAVA | {"text_config": {"model_type": "gpt2"}}, "text model"),
     (LLAVA | {"vision_config": {"model_type": "siglip_vision_model"}}, "image tower"),
     (QWEN | {"vision_config": DEEP | {"num_heads": 3}}, "not divisible"),

@@ -20,12 +20,12 @@ OTHER: dict[str, Any] = {
     "sequence": "4096", "batch": "3", "optimizer": "lion", "gpu": "H200 SXM", "gpus": "8", "lora_rank": "8",
     "shard": "fsdp2", "checkpoint_save": "mm", "dropout": "0.1", "lora_dropout": "0.1", "lora_targets": "q_proj",
     "freeze": "embed_tokens",
-    "generate": "32", "kv_bits": "8", "utilization": "0.8",
+    "images": "0", "generate": "32", "kv_bits": "8", "utilization": "0.8",
 }
 """What a setting is changed to where the last of its choices, or one more, would not do."""
 NEEDS = {
     "lora_targets": "lora_rank=8", "lora_dropout": "lora_rank=8", "checkpoint_save": "checkpoint=selective",
-    "loss_chunks": "loss=chunked",
+    "loss_chunks": "loss=chunked", "images": "model=llava-1.5-7b",
     "target": "model=t5-small", "reshard": "shard=fsdp2&gpus=8", "sync_each_batch": "shard=fsdp2&gpus=8",
     "reduce_dtype": "shard=fsdp2&gpus=8", "reduce_bucket": "shard=zero2&gpus=8",
     "block_size": "run=inference&kv_cache=paged", "utilization": "run=inference&kv_cache=paged",

@@ -40,13 +40,17 @@ def forward(m: Structure, ids: Tensor) -> Tensor:
 
 def model(m: Structure, ids: Tensor, body: Callable[..., Tensor] | None = None,
           masked: Iterable[str] = ("full",), norm: Callable[[Tensor, str], Tensor] = rms, name: str = "model",
-          tables: Callable[[Structure, str], tuple[Tensor, Tensor]] = rotary, packed: bool = True) -> Tensor:
+          tables: Callable[[Structure, str], tuple[Tensor, Tensor]] = rotary, packed: bool = True,
+          inputs_embeds: Tensor | None = None) -> Tensor:
     """The decoder. body, norm: its layer and last norm; masked: the kinds of layers that get masks.
 
     name: where it lies; tables: its positions; packed: its positions are searched for packed sequences.
+    inputs_embeds: what stands for the tokens' own embeddings.
     """
     with scope(name):
-        x = inputs_embeds = embed(ids, "embed_tokens")
+        if inputs_embeds is None:
+            inputs_embeds = embed(ids, "embed_tokens")
+        x = inputs_embeds
         position_ids = positions()
         masks = layer_masks(m, x.dtype, masked, packed)
         cos, sin = tables(m, x.dtype)

@@ -10,7 +10,7 @@ from peakmem.estimate.dividing import notes_on
 from peakmem.estimate.elsewhere import bytes_at
 from peakmem.estimate.idle import input_of, notes_on_idle
 from peakmem.estimate.interpret import interpret
-from peakmem.estimate.replay import Level, Program, compiled, replay
+from peakmem.estimate.replay import Level, Program, compiled, replay, value
 from peakmem.estimate.serving import generates, notes_on_serving
 from peakmem.estimate.settings import structure_of, way_of_step
 from peakmem.estimate.stored import notes_on_weights
@@ -99,21 +99,27 @@ def walked(structure: Structure, numbers: dict[str, Any], model: Model, gpu: str
     from peakmem.estimate.reserved import lines_outside
 
     source = code_of(structure.architecture, structure.implementation).MIRRORS
-    detail = detail_of(interpret(structure), numbers, model.layers, source)
+    detail = detail_of(interpret(structure), numbers, layers_that_run(structure, numbers, model), source)
     return replace(detail, lines=detail.lines + lines_outside(structure, gpu))
 
 
 def outlined(structure: Structure, numbers: dict[str, Any], model: Model) -> Outline:
     from peakmem.estimate.account import walk_of
 
-    return walk_of(interpret(structure), numbers, model.layers)[1]
+    return walk_of(interpret(structure), numbers, layers_that_run(structure, numbers, model))[1]
 
 
 def over_time(structure: Structure, numbers: dict[str, Any], model: Model) -> tuple[tuple[str, dict[str, int]], ...]:
     """Live bytes by kind after every event."""
     from peakmem.estimate.unrolled import timeline_of
 
-    return timeline_of(interpret(structure), numbers, model.layers)
+    return timeline_of(interpret(structure), numbers, layers_that_run(structure, numbers, model))
+
+
+def layers_that_run(structure: Structure, numbers: dict[str, Any], model: Model) -> int:
+    """Of how many layers the chart's moments are thirds: a tower that only stands by has no part in them."""
+    ran = interpret(structure).ran.values()
+    return sum(len(stretch.kinds) * int(value(stretch.letter, numbers)) for stretch in ran) or model.layers
 
 
 def phases_of(levels: dict[str, Level]) -> dict[str, int]:

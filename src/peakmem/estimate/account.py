@@ -189,7 +189,8 @@ def kind_peak(walk: Walk, index: int, kind: str, layers: int, lines: tuple[Line,
 
 
 def lines_of(walk: Walk, layers: int, source: str) -> tuple[Line, ...]:
-    """Storages of one name, size and kind as one line."""
+    """Storages of one name, size and kind as one line, if they are freed in one phase: forward drops what no gradient
+    asks for."""
     tape, numbers = walk.tape, walk.numbers
     born: dict[int, str] = {}
     freed: dict[int, str] = {}
@@ -213,9 +214,10 @@ def lines_of(walk: Walk, layers: int, source: str) -> tuple[Line, ...]:
     at_peak = counts_until(walk, walk.peak.spot)
     groups: dict[tuple[Any, ...], list[int]] = {}
     for i, record in enumerate(tape.records):
-        groups.setdefault((record.name, record.key, walk.kinds[i], record.scratch), []).append(i)
+        phase = freed.get(i, "").partition("/")[0]
+        groups.setdefault((record.name, record.key, walk.kinds[i], record.scratch, phase), []).append(i)
     lines = []
-    for (name, key, kind, scratch), members in groups.items():
+    for (name, key, kind, scratch, _), members in groups.items():
         count = sum(made[i] for i in members)
         if not count or not walk.rounded[members[0]]:
             continue

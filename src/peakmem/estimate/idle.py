@@ -11,7 +11,7 @@ from peakmem.setup import FIELDS, Setup
 
 TRAINS = ("optimizer", "loss", "activations", "training part")
 TRAINS_TOO = ("accumulation", "optimizer", "checkpoint")
-SERVES_TOO = ("stack", "lora_targets", "target")  # of the groups above; inference has them, too
+SERVES_TOO = ("stack", "lora_targets", "target", "images")  # of the groups above; inference has them, too
 SHARDS = ("reshard", "sync_each_batch", "reduce_dtype")
 SERVES = ("beams", "prefill_chunk", "kv_cache", "kv_bits", "generate", "logits", "block_size", "utilization")
 
@@ -54,6 +54,8 @@ def reasons(model: Model, setup: Setup) -> Iterator[tuple[str, tuple[str, ...]]]
         yield "without --lora-rank", ("lora_targets", "lora_dropout")
     if "encoder_decoder" not in model.switches:
         yield "in a model without encoder and decoder", ("target",)
+    if "sees" not in model.switches:
+        yield "in a model that sees no pictures between its tokens", ("images",)
     if input_of(model, setup) and "words" not in model.sizes:
         yield f"in a model that reads {input_of(model, setup)}", ("sequence",)
     if not generates(model, setup):

@@ -17,6 +17,7 @@ class Marks:
         self.tape, self.nested = tape, nested
         self.outer = tape.scope, tape.fold, tape.layer
         self.fold = self.layer = self.loop = ""
+        self.stretch = max(tape.ran, default=-1) + 1
 
     def go_to(self, node: Node) -> None:
         """The next events are this node's."""
@@ -27,11 +28,13 @@ class Marks:
         if not self.nested and (node.fold != self.fold or node.layer != self.layer):
             if self.layer:
                 events.append(Block(False))
-            if node.fold != self.fold:
-                if self.fold:
-                    events.append(End())
-                if node.fold:
-                    events.append(Begin(node.fold))
+            other = node.fold != self.fold
+            if other and self.fold:
+                events.append(End())
+            if node.layer:
+                self.pass_over(int(node.layer.partition(".")[0]))
+            if other and node.fold:
+                events.append(Begin(node.fold))
             self.fold, self.layer = tape.fold, tape.layer = node.fold, node.layer
             if self.layer:
                 events.append(Block(True))
@@ -40,6 +43,17 @@ class Marks:
             events.append(Begin(self.loop))
         tape.scope, tape.loop = node.scope, self.loop
         events.append(Place(f"{node.scope}/{node.op}"))
+
+    def pass_over(self, stretch: int) -> None:
+        """Layers that no gradient reaches have a place in the order all the same."""
+        for number in range(self.stretch - 1, stretch, -1):
+            if number not in self.tape.ran:
+                continue
+            skipped = self.tape.ran[number]
+            for copy in skipped.copies:
+                count, layers = skipped.count(copy), [Block(True), Block(False)] * len(skipped.kinds)
+                self.tape.events += [Begin(count), *layers, End()] if count else layers
+        self.stretch = min(self.stretch, stretch)
 
     def close(self) -> None:
         """The pass is over."""

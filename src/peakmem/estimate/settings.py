@@ -21,7 +21,7 @@ from peakmem.estimate.serving import (
 )
 from peakmem.estimate.stored import with_stored
 from peakmem.estimate.structure import MOST_UNLIKE, Segment, Structure, runs_of, segments_of, unfolded
-from peakmem.estimate.towers import counts_of, head_switches, letters_of_towers, refuse_unknown, tower_of
+from peakmem.estimate.towers import counts_of, head_switches, letters_of_towers, looks, refuse_unknown, tower_of
 from peakmem.model import Model
 from peakmem.setup import Setup
 from peakmem.tables.optimizers import find_optimizer
@@ -45,7 +45,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
     switches = set(model.switches)
     if model.tied:
         switches.add("tied")
-    switches |= head_switches(model)
+    switches |= head_switches(model) | looks(model, setup)
     if model.window:
         switches.add("window")
     if model.experts:

@@ -153,7 +153,7 @@ class Structure:
         for i, segment in self.stack(stack):
             path = f"{tape.scope}.{name}" if tape.scope else name
             tape.stacks.setdefault(path, tuple(self.segments[j] for j in sorted(tape.ran) if j < i))
-            tape.ran.add(i)
+            tape.ran[i] = segment
             for copy in segment.copies:
                 with tape.repeated(segment.count(copy)):
                     for j, kind in enumerate(segment.kinds):

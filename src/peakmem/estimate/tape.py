@@ -198,7 +198,7 @@ class Tape:
         self.single = ""  # which decoding step is written; empty: none
         self.layer_kind = ""
         self.stacks: dict[str, tuple[Segment, ...]] = {}  # which layers run before those of this path
-        self.ran: set[int] = set()  # numbers of the stretches that have run
+        self.ran: dict[int, Segment] = {}  # the stretches that have run, by number
         self.sequence = 0
         self.returned: Callable[[], None] | None = None  # called when the model has returned, before its caller's loss
         self.outputs: list[Tensor] | None = None  # what the model returns, where its caller holds it

@@ -9,6 +9,7 @@ from peakmem.estimate.kernel_choice import kernel_of, of_full_layers
 from peakmem.estimate.structure import Tower
 from peakmem.model import Model
 from peakmem.setup import Setup
+from peakmem.tables.pictures import images_of
 
 
 def head_switches(model: Model) -> set[str]:
@@ -45,6 +46,11 @@ def counts_of(model: Model) -> tuple[tuple[str, int], ...]:
         return ("a", model.heads), ("k", model.kv_heads)
     own = tuple((name, count) for name, count in sorted(model.sizes.items()) if name.startswith("n_"))
     return own or tuple(("nd", tower.sizes["nd"]) for tower in model.towers if "nd" in tower.sizes)
+
+
+def looks(model: Model, setup: Setup) -> set[str]:
+    """The switch that says that the tower looks at pictures. Errors: Impossible."""
+    return {"pictures"} if images_of(model, setup) else set()
 
 
 def refuse_unknown(code: ModuleType, model: Model, setup: Setup) -> None:

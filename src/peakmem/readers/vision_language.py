@@ -14,15 +14,17 @@ from peakmem.readers.towers import clip_vision, part
 
 TEXTS = {"llama": decoders.llama, "mistral": decoders.mistral, "qwen2": decoders.qwen2}
 NOTE = "the tower's weights are counted; generation is of text alone, no picture is looked at"
+SEES = "a picture takes as many tokens of --sequence as the tower sees patches; --images says whether there is one"
 
 
 def together(f: Fields, text: Sizes, image: Model) -> Sizes:
     """A decoder with a tower whose layers run first."""
     kinds = text.get("layer_kinds") or ("sliding" if text.get("window") else "full",) * text["layers"]
-    f.notes.append(NOTE)
+    before = image.layer_kinds or ("image",) * image.layers
+    f.notes.append(SEES if "sees" in text["switches"] else NOTE)
     f.assumed.pop(("text_config", "tie_word_embeddings"), None)  # the whole model's word counts
     return text | {
-        "layers": image.layers + text["layers"], "layer_kinds": ("image",) * image.layers + tuple(kinds),
+        "layers": image.layers + text["layers"], "layer_kinds": (*before, *kinds),
         "image": image.image, "patch": image.patch, "channels": image.channels, "towers": (image,),
     }
 
@@ -45,10 +47,27 @@ def llava(f: Fields) -> Sizes:
     if type(f.value("vision_feature_layer")) is not int:
         raise Impossible(f"{f.file}: vision_feature_layer names several layers, whose features are joined, which "
                          "peakmem does not know; give one number")
-    f.activation("projector_hidden_act")
-    switches = text["switches"] | ({"projector_bias"} if f.flag("multimodal_projector_bias") else set())
+    strategy = f.value("vision_feature_select_strategy")
+    if strategy not in ("default", "full"):
+        raise f.wrong("vision_feature_select_strategy", "give default or full")
+    image = read_at(f, clip_vision(pictures))
+    switches = text["switches"] | {"sees", f"projector {f.activation('projector_hidden_act')}"}
+    switches |= {"projector_bias"} if f.flag("multimodal_projector_bias") else set()
+    switches |= {"class_token"} if strategy == "full" else set()
     tied = f.flag("tie_word_embeddings") or text["tied"]
-    return together(f, text | {"tied": tied, "switches": frozenset(switches)}, clip_vision(pictures))
+    return together(f, text | {"tied": tied, "switches": frozenset(switches)}, image)
+
+
+def read_at(f: Fields, image: Model) -> Model:
+    """The tower, whose layers behind the hidden states that are read are of a kind of their own, each interpreted by
+    itself: they run, and no gradient reaches them."""
+    at = f.value("vision_feature_layer")
+    if at == 0 or not -image.layers - 1 <= at <= image.layers:  # 0 is taken for no, and nothing is kept
+        raise f.wrong("vision_feature_layer", f"the tower has {image.layers} layers; count from -{image.layers + 1} "
+                      f"to -1, or from 1 to {image.layers}")
+    read = at % (image.layers + 1)
+    kinds = ("image",) * read + tuple(f"image, unread {i}" for i in range(read, image.layers))
+    return image.changed(layer_kinds=kinds)
 
 
 def qwen_vl(f: Fields, kind: str, read: Any) -> Sizes:

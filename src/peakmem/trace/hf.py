@@ -180,8 +180,8 @@ def batch(
     device: str,
     target: int | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Return one batch: tokens and labels, int64, size × sequence (labels size × `target` if given); or pixels in the
-    parameters' dtype and one class each.
+    """Return one batch: tokens and labels, int64, size × sequence (labels size × `target` if given), with text of
+    pictures one for each sequence; or pixels in the parameters' dtype and one class each.
     """
     if task == "image":
         side = config.image_size if isinstance(config.image_size, (tuple, list)) else (config.image_size,) * 2
@@ -190,4 +190,9 @@ def batch(
     if sequence is None:
         raise ValueError(f"a {task} batch needs a sequence length")
     lengths = {"input_ids": sequence, "labels": target or sequence}
-    return {name: torch.empty(size, n, dtype=torch.int64, device=device) for name, n in lengths.items()}
+    tokens = {name: torch.empty(size, n, dtype=torch.int64, device=device) for name, n in lengths.items()}
+    if task != "image-text":
+        return tokens
+    seen = config.vision_config
+    pixels = torch.empty(size, seen.num_channels, seen.image_size, seen.image_size, dtype=dtype, device=device)
+    return {"input_ids": tokens["input_ids"], "pixel_values": pixels, "labels": tokens["labels"]}

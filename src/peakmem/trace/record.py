@@ -44,7 +44,7 @@ def hold(model: torch.nn.Module, patterns: Sequence[str], layers: int) -> None:
     for name, parameter in model.named_parameters():
         if any(fnmatch(name, f"*{pattern}*") for pattern in patterns):
             parameter.requires_grad_(False)
-    for layer in hf.layers_of(model)[:layers] if layers else ():
+    for layer in hf.all_layers_of(model)[:layers] if layers else ():
         layer.requires_grad_(False)
 
 

@@ -11,6 +11,7 @@ from peakmem.setup import FIELDS, Setup
 from peakmem.tables.gpus import find_gpu
 from peakmem.tables.kernels import GPU
 from peakmem.tables.optimizers import find_optimizer
+from peakmem.tables.pictures import images_of
 
 DTYPE: Mapping[str, tuple[str, str | None]] = {
     "bf16": ("bf16", None),
@@ -75,7 +76,7 @@ UNDERSTOOD = frozenset(
     {
         *ONLY,
         *"""
-sequence target batch accumulation optimizer attention checkpoint checkpoint_save lora_rank lora_targets
+sequence target images batch accumulation optimizer attention checkpoint checkpoint_save lora_rank lora_targets
 lora_dropout gpus gpu
 optimizer_implementation step set_to_none clip dropout freeze frozen_layers reshard sync_each_batch reduce_dtype
 kbit_prepare
@@ -148,7 +149,7 @@ def setting_of(config: Mapping[str, Any], model: Model, setup: Setup) -> dict[st
     eager = setup.attention == "eager" or ("eager_only" in model.switches and setup.attention == "auto")
     setting: dict[str, Any] = {
         "config": dict(config),
-        "task": task_of(model),
+        "task": task_of(model, setup),
         "dtype": "fp32" if sharded and setup.precision == "mixed" else dtype,
         "autocast": autocast,
         "attention": "eager" if eager else "sdpa",
@@ -233,9 +234,11 @@ def _sharding(setup: Setup) -> dict[str, Any]:
     }
 
 
-def task_of(model: Model) -> str:
-    """Return what the model is trained for, a key of `hf.TASKS`."""
-    if model.image:
+def task_of(model: Model, setup: Setup) -> str:
+    """Return what the model is trained for, a key of `hf.TASKS`. Raises `Impossible` for pictures it cannot see."""
+    if images_of(model, setup):
+        return "image-text"
+    if model.image and not model.vocabulary:
         return "image"
     if "encoder_decoder" in model.switches:
         return "seq2seq"

@@ -35,9 +35,9 @@ class Training:
 
     def __init__(self, tape: Tape, m: Structure) -> None:
         self.tape, self.m = tape, m
-        owned = {id(p.owned): p.owned for p in tape.parameters.values()
-                 if p.trained and p.owned.reached}
-        self.slots = [Slot(p, m) for p in owned.values()]
+        owned = {id(p.owned): p.owned for p in tape.parameters.values() if p.trained}
+        self.all_slots = [Slot(p, m) for p in owned.values()]
+        self.slots = [slot for slot in self.all_slots if slot.parameter.reached]
         # Apex's and DeepSpeed's fused Adam, which bring master weights, count steps on the host.
         self.rule = RULES[m.optimizer](self.slots, m.optimizer_implementation, not m.master)
 
@@ -51,11 +51,12 @@ class Training:
             self.rule.make_states()
 
     def make_masters(self) -> None:
-        """fp32 copies of parameters that have fewer bits: the optimizer updates these."""
+        """fp32 copies of parameters that have fewer bits: the optimizer updates these; it makes them of all that it is
+        given, before it knows which get a gradient."""
         if not self.m.master:
             return
         outer, self.tape.kind = self.tape.kind, "optimizer_state"
-        for slot in each(self.slots):
+        for slot in each(self.all_slots):
             if slot.parameter.owned.dtype != self.m.master:
                 slot.master = slot.make("master", dtype=self.m.master)
         self.tape.kind = outer
