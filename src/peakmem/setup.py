@@ -35,8 +35,9 @@ class Setup:
     target: int = setting(0, "tokens of the target, where a model has an encoder and a decoder; inference: those that "
                           "generation begins with; 0: as many as --sequence, in inference 1", unit="tokens",
                           group="activations")
-    images: int = setting(-1, "pictures in each sequence, for a model of text and pictures; -1: one in training, none "
-                          "in inference", unit="pictures", group="activations", least=-1, most=1)
+    images: int = setting(-1, "pictures in each sequence, where a model trains on text with pictures; -1: one in "
+                          "training; inference is of text alone", unit="pictures", group="activations", least=-1,
+                          most=1)
     batch: int = setting(1, "sequences in one micro-batch, per GPU", unit="sequences", least=1)
     accumulation: int = setting(1, "micro-batches per optimizer step", unit="micro-batches", least=1)
     precision: str = setting("mixed", "which dtype weights, gradients and states have", choices=(

@@ -122,7 +122,12 @@ def test_without_pictures_no_gradient_reaches_the_tower() -> None:
     assert last and reached[0] < reached[1]
 
 
-@pytest.mark.parametrize("model", [QWEN, CLIP])
+def test_generation_with_pictures_is_refused() -> None:
+    with pytest.raises(Impossible, match="on text alone"):
+        structure_of(from_config(LLAVA), Setup.of(sequence=16, images=1, run="inference"))
+
+
+@pytest.mark.parametrize("model", [QWEN])
 def test_pictures_are_refused_where_none_is_seen(model: dict[str, Any]) -> None:
     with pytest.raises(Impossible, match="without pictures between its tokens"):
         structure_of(from_config(model), Setup.of(sequence=16, images=1, run="inference"))

@@ -15,6 +15,9 @@ def images_of(model: Model, setup: Setup) -> int:
             raise Impossible(f"--images {setup.images}: {model.architecture} is counted without pictures between its "
                              "tokens; leave it out")
         return 0
+    if setup.run == "inference" and setup.images > 0:
+        raise Impossible(f"--images {setup.images}: with pictures peakmem knows training; generation of "
+                         f"{model.architecture} is counted on text alone, so leave it out")
     count = (1 if setup.run == "training" else 0) if setup.images < 0 else setup.images
     tokens = count * tokens_of_image(model)
     if tokens > setup.sequence:
