@@ -57,6 +57,11 @@ GRID = [
              "checkpoint_save": ("mm",)},
         ),
         ("t5, one sequence", T5, {"precision": "bf16", "sequence": 23, "target": 9}),
+        (
+            "t5, biases of the encoder frozen, those of the decoder not",
+            T5 | {"num_layers": 2, "num_decoder_layers": 2},
+            {"precision": "amp-bf16", "sequence": 59, "target": 21, "frozen_layers": 1, "gpu": "H100"},
+        ),
         ("t5, FSDP2", T5, {"precision": "fp32", "sequence": 25, "batch": 2, "shard": "fsdp2", "gpus": 8}),
         ("routers' loss unused", ROUTED, {"precision": "bf16", "sequence": 27, "loss": "sum", "accumulation": 2}),
         (

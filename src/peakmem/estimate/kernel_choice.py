@@ -37,7 +37,8 @@ def kernels_of(model: Model, setup: Setup, narrow: bool) -> tuple[tuple[str, str
     full = kernel_of(of_full_layers(model), setup, masked, biased)
     cross = kernel_of(model, setup, masked, biased and setup.checkpoint != "none")
     sliding = kernel_of(model, setup, narrow or masked)
-    return ("full", full), ("sliding", sliding), ("cross", cross), *kernels_of_steps(model, setup, masked)
+    still = (("frozen bias", kernel_of(model, setup, masked)),) if "position_bias" in model.switches else ()
+    return ("full", full), ("sliding", sliding), ("cross", cross), *still, *kernels_of_steps(model, setup, masked)
 
 
 def kernels_of_steps(model: Model, setup: Setup, masked: bool) -> tuple[tuple[str, str], ...]:

@@ -69,7 +69,7 @@ def zero_bias(m: Structure, q: Tensor, k: Tensor) -> Tensor:
 def attend_biased(m: Structure, q: Tensor, k: Tensor, v: Tensor, bias: Tensor, mask: Tensor | None, causal: bool,
                   kind: str) -> tuple[Tensor, Tensor | None]:
     """The attention of one layer, token by token, and the probabilities where they exist."""
-    kernel, drop = m.kernel(kind), m.drops("attention")
+    kernel, drop = m.kernel(kind if bias.needs_grad else "frozen bias"), m.drops("attention")
     if kernel == "eager":
         return eager(q, k, v, bias, mask, drop)
     numbers = bias_as_mask(bias, causal)

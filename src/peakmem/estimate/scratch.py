@@ -52,7 +52,7 @@ def embedding_backward(n: Node, rows: tuple[str, ...], width: tuple[str, ...], v
 
     Source: aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu, NROWS_PER_THREAD.
     """
-    partial: Key = (4, (*width, f"{'*'.join(rows)}/10"))
+    partial: Key = (4, (*width, f"({'*'.join(rows)}-9)/10"))  # rounded down
     segments: Key = ("smaller", (4, (*width, *rows)), (4, (*width, *vocabulary)))
     n.needs_scratch(("from", 3073, 1, (rows,), ("+", partial, segments), (0, ())), "sums of equal tokens")
 
