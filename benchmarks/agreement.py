@@ -16,13 +16,14 @@ import os
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from threading import Lock
 
 from agreement_compare import Point, differences, traced
 from agreement_grid import points
 
 from peakmem.errors import PeakmemError
-from peakmem.trace.process import Worker
+from peakmem.trace.process import TraceError, Worker
 
 ONE_AT_A_TIME = Lock()  # the engine writes on one tape
 
@@ -33,24 +34,32 @@ def run(grid: list[Point], workers: int, verbose: bool = False) -> tuple[int, in
     done = off = 0
 
     def part(number: int) -> None:
-        nonlocal done, off
-        with Worker() as worker:
+        with ExitStack() as stack:
+            worker = stack.enter_context(Worker())
             for point in grid[number::workers]:
-                try:
-                    bytes_off, told = compared(worker, point)
-                except PeakmemError as refusal:
-                    if verbose:
-                        print(f"refused  {point.name}: {refusal}", flush=True)
-                    continue
-                except Exception as failure:
-                    bytes_off, told = 1, f"{type(failure).__name__}: {str(failure).splitlines()[0]}"
-                done += 1
-                off += bytes_off
-                if told:
-                    lines.append(f"off      {point.name} {point.given()}: {told}")
-                    print(lines[-1], flush=True)
-                elif verbose:
-                    print(f"equal    {point.name}", flush=True)
+                worker = compare(point, worker, stack)
+
+    def compare(point: Point, worker: Worker, stack: ExitStack) -> Worker:
+        """Compare one point; returns the process for the next one, another where this one may be gone."""
+        nonlocal done, off
+        try:
+            bytes_off, told = compared(worker, point)
+        except TraceError as failure:
+            worker = stack.enter_context(Worker())
+            bytes_off, told = 1, str(failure).splitlines()[0]
+        except PeakmemError as refusal:
+            print(f"refused  {point.name}: {refusal}", flush=True)
+            return worker
+        except Exception as failure:
+            bytes_off, told = 1, f"{type(failure).__name__}: {str(failure).splitlines()[0]}"
+        done += 1
+        off += bytes_off
+        if told:
+            lines.append(f"off      {point.name} {point.given()}: {told}")
+            print(lines[-1], flush=True)
+        elif verbose:
+            print(f"equal    {point.name}", flush=True)
+        return worker
 
     with ThreadPoolExecutor(workers) as pool:
         list(pool.map(part, range(workers)))
@@ -62,7 +71,7 @@ def compared(worker: Worker, point: Point) -> tuple[int, str]:
     with ONE_AT_A_TIME:
         setting = point.setting()
         point.estimate()
-    found = worker.call(traced, setting, timeout=120)
+    found = worker.call(traced, setting, timeout=300)
     with ONE_AT_A_TIME:
         return differences(point, found)
 
@@ -73,7 +82,7 @@ def main() -> int:
     parser.add_argument("--points", type=int, default=4, help="settings for each configuration (default: 4)")
     parser.add_argument("--only", default="", help="only points whose name contains this text")
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--verbose", action="store_true", help="a line for equal and refused points, too")
+    parser.add_argument("--verbose", action="store_true", help="a line for equal points, too")
     parser.add_argument("--seed", default="", help="draw other settings")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
