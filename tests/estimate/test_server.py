@@ -15,6 +15,7 @@ from peakmem.estimate.settings import structure_of
 from peakmem.model import Model
 from peakmem.setup import Setup
 from peakmem.tables.models import find_model
+from peakmem.views.words import about
 
 CONFIGS = Path(__file__).parents[1] / "data" / "configs"
 
@@ -122,3 +123,12 @@ def test_one_of_a_kind_is_no_plural() -> None:
     found = "\n".join(notes("llama-3.1-8b", gpu="RTX 3090", block_size=1, sequence=20_000, kv_cache="paged"))
     assert "1 sequence of 20,007" in found and "blocks of 1 token:" in found
     assert not re.search(r"\b1 (sequence|token|byte|block|position)s\b", found)
+
+
+@pytest.mark.parametrize("given", [
+    {"sequence": 1}, {"sequence": 1, "run": "inference", "generate": 1, "gpu": "H200", "kv_cache": "paged"}], ids=str)
+@pytest.mark.parametrize("name", ["gpt2", "t5-small", "mamba-130m"])
+def test_nothing_that_is_said_of_a_run_is_one_of_many(name: str, given: dict[str, Any]) -> None:
+    ledger = estimate(name, **given)
+    said = "\n".join([about(ledger), *ledger.notes])
+    assert not re.search(r"(?<![\d.,·])1 [a-z]*s\b", said), said

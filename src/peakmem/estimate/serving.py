@@ -197,8 +197,9 @@ STAYS = {
 def notes_on_reading(m: Structure, numbers: Mapping[str, Any], setup: Setup) -> Iterator[str]:
     """What a decoder keeps of the encoder's output, and who shares it."""
     held = bytes_read(m, numbers)
-    yield (f"cross-attention: keys and values of {counted(numbers['s'], 'position')} of the encoder are made once and do "
-           f"not grow: {exact(held)} in all layers; the decoder begins with {numbers['t']} of its own tokens (--target)")
+    yield (f"cross-attention: keys and values of {counted(numbers['s'], 'position')} of the encoder are made once and "
+           f"do not grow: {exact(held)} in all layers; the decoder begins with {counted(numbers['t'], 'token')} of its "
+           "own (--target)")
     if setup.beams > 1 and m.cache == "paged":
         yield (f"all {setup.beams} beams read the same keys and values of the encoder; transformers copies its output "
                f"for each: {exact(held * setup.beams)}")

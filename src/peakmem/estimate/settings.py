@@ -23,6 +23,7 @@ from peakmem.estimate.stored import with_stored
 from peakmem.estimate.structure import MOST_UNLIKE, Segment, Structure, runs_of, segments_of, unfolded
 from peakmem.estimate.towers import counts_of, head_switches, letters_of_towers, looks, refuse_unknown, tower_of
 from peakmem.model import Model
+from peakmem.quantity import counted
 from peakmem.setup import Setup
 from peakmem.tables.optimizers import find_optimizer
 from peakmem.tables.precisions import PRECISIONS
@@ -156,8 +157,8 @@ def check_code(model: Model, setup: Setup) -> None:
     length = target_of(setup) if "encoder_decoder" in model.switches else setup.sequence
     tokens = length + (setup.generate - 1 if setup.run == "inference" else 0)
     if model.longest and tokens > model.longest and (model.vocabulary or not model.image):
-        raise Impossible(f"{tokens:,} tokens are more than the {model.longest:,} positions of {model.name}; give a "
-                         f"--sequence of at most {model.longest - (tokens - length):,}")
+        raise Impossible(f"{tokens:,} tokens are more than the {counted(model.longest, 'position')} of {model.name}; "
+                         f"give a --sequence of at most {model.longest - (tokens - length):,}")
     known = getattr(code, "LOSSES", (setup.loss,))
     if setup.loss not in known and setup.run == "training":
         raise Impossible(f"--loss {setup.loss} goes with transformers' causal language models, not with "
@@ -199,7 +200,7 @@ def stretches(model: Model, setup: Setup, kinds: tuple[str, ...],
 def frozen_layers(model: Model, setup: Setup) -> int:
     """How many of the first layers are not trained. Errors: Impossible."""
     if setup.frozen_layers > model.layers:
-        raise Impossible(f"--frozen-layers {setup.frozen_layers}: {model.name} has {model.layers} layers")
+        raise Impossible(f"--frozen-layers {setup.frozen_layers}: {model.name} has {counted(model.layers, 'layer')}")
     return setup.frozen_layers if setup.run == "training" else 0
 
 

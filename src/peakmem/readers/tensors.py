@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from peakmem.errors import Unreadable, printable
+from peakmem.quantity import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,8 +48,8 @@ class Found(NamedTuple):
         """`291 tensors, 8,030,261,248 elements, 16,060,522,496 bytes (BF16)`."""
         rows = sorted(self.by_dtype.items(), key=lambda item: -item[1][2])
         kinds = ", ".join(dtype if len(rows) == 1 else f"{dtype} {row[2]:,}" for dtype, row in rows[:6])
-        many = "" if self.tensors == 1 else "s"
-        return f"{self.tensors:,} tensor{many}, {self.elements:,} elements, {self.bytes:,} bytes ({kinds})"
+        counts = (self.tensors, "tensor"), (self.elements, "element"), (self.bytes, "byte")
+        return f"{', '.join(counted(*count) for count in counts)} ({kinds})"
 
 
 def summed(file: str, headers: Iterable[Header], architecture: str = "") -> Found:

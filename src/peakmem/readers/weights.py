@@ -41,7 +41,8 @@ def model_beside(path: str | Path) -> Model:
     if found is None:
         return model
     claimed = claimed_bytes(folder) if is_folder else None
-    other = f"; its index says {printable(claimed, 24)} bytes" if claimed not in (None, found.bytes) else ""
+    unit = "byte" if claimed == 1 else "bytes"
+    other = f"; its index says {printable(claimed, 24)} {unit}" if claimed not in (None, found.bytes) else ""
     return replace(model, notes=(*model.notes, f"the file's weights: {found.words()}{other}"))
 
 

@@ -110,7 +110,9 @@ def about(ledger: Ledger) -> str:
 
 def read_by(run: Mapping[str, Any]) -> str:
     """What each of a batch is: tokens, or what the run says."""
-    return clean(run["input"], 40) if run.get("input") else f"{_number(run['sequence'])} tokens"
+    if run.get("input"):
+        return clean(run["input"], 40)
+    return f"{_number(run['sequence'])} {'token' if run['sequence'] == 1 else 'tokens'}"
 
 
 TOLD: Mapping[str, tuple[Any, ...]] = {
