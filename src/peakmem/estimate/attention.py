@@ -191,6 +191,7 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
 
     One head is broadcast to all. Autocast takes its arguments from right to left.
     """
+    called = x, y  # arguments live until the call returns
     other = autocast(y)
     given = autocast(x)
     heads, rows, columns = x.dims[:2], x.dims[2], y.dims[3]
@@ -202,7 +203,7 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
     x = reshape(given, (one, *x.dims[2:]))
     y = reshape(other, (y.dims[0] + y.dims[1], *y.dims[2:]))
     out = bmm(x, y)
-    del given, other
+    del given, other, called
     return view(out, (*heads, rows, columns))
 
 

@@ -129,8 +129,7 @@ def product_4bit(x: Tensor, w: Packed, out: tuple[str, ...]) -> Tensor:
     y = n.makes((*rows, out), dtype)
     del many
     n.flops(2, (*flat(y.dims), *dims[-1]))
-    if n.active:
-        n.incoming = (flat(rows), out)
+    if n.active:  # its gradient is multiplied as it lies: torch.matmul by a matrix that wants none is mm, or bmm
         if tape.keeps_packed_inputs:
             keep_in_graph(x, f"bitsandbytes keeps the input of {scope}, though no gradient needs it")
         n.formula = lambda tape, grads: [back(tape, dims, dtype, scope, lambda: dequantised(tape, w, scope))]

@@ -262,10 +262,14 @@ def layer_norm(x: Tensor, name: str, statistics: bool = True) -> Tensor:
     Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu.
     """
     with scope(name):
+        parameters = [weight(part) for part in ("weight", "bias") if has(part)]
+        affine = [autocast_fp32(p) for p in reversed(parameters)][::-1]  # arguments are cast from right to left
         given, x = x, autocast_fp32(x)  # an argument lives until the call returns
-        affine = [weight(part) for part in ("weight", "bias") if has(part)]
         n = Node("layer_norm", x, *affine)
         n.saves(x, f"gradients of {n.scope}")
+        for part in affine:
+            if part not in parameters:
+                n.saves(part, f"gradients of {n.scope}")
         out = n.makes(x.dims, x.dtype)
         names = ("mean", "reciprocal deviation") if statistics else ()
         numbers = [n.makes(x.dims[:-1] + ((),), "fp32", None, name_of) for name_of in names]
