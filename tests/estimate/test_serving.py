@@ -151,5 +151,6 @@ def test_a_prefill_of_fused_kernels_is_what_vllm_profiled(tokens: int, peak: flo
     kinds = ledger.kinds
     work = ledger.phases["prefill_peak"] - kinds["kv_cache"].largest - kinds["weights"].largest
     assert abs(14.9888 + work / 2**30 - peak) < 0.015
+    assert [line.count for line in ledger.lines if "cos_sin_cache" in line.name] == [1]  # for all layers together
     with pytest.raises(Impossible, match="trains"):
         estimate("llama-3.1-8b", run="inference", implementation="torchtitan")

@@ -37,12 +37,15 @@ def define(m: Structure) -> Definition:
     yield from embedding("model.embed_tokens", "V", "h")
     yield Layers("model.layers", lambda kind: rows(m))
     yield from rms_norm("model.norm")
+    if m.run == "inference":  # vLLM's get_rope makes one for all layers, cosines and sines in the weights' dtype
+        yield from buffer("model.rotary_emb.cos_sin_cache", "s d")
     yield from lm_head(m)
 
 
 def rows(m: Structure) -> Iterator[Row]:
     yield from block_rows(m)
-    yield from buffer("self_attn.rope.cache", "s d", "fp32")  # d/2 complex numbers of 8 bytes
+    if m.run == "training":
+        yield from buffer("self_attn.rope.cache", "s d", "fp32")  # d/2 complex numbers of 8 bytes
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:

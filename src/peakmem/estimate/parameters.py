@@ -15,8 +15,7 @@ from peakmem.architectures.definition import Layers, Row
 from peakmem.errors import Impossible, printable
 from peakmem.estimate.layout import FLOATS, Dims, dims
 from peakmem.estimate.packed import make
-from peakmem.estimate.stored import HEADS as OUTPUTS
-from peakmem.estimate.stored import LINEAR, is_bank, is_packed, lies_in_first
+from peakmem.estimate.stored import HEADS as OUTPUTS, LINEAR, is_bank, is_packed, lies_in_first
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Tape, Tensor
 

@@ -53,9 +53,11 @@ def with_stored(m: Structure, model: Model, setup: Setup) -> Structure:
     changed = replace(m, dtype=recipe.autocast or recipe.weights, autocast=autocast,
                       stored=Stored(word, bits, group, kept, setup.kbit_prepare, packed_from(m)))
     check_kept(changed, model)
-    if read := [module_of(row) for row in rows_of(changed) if row.module == "linear, read" and is_packed(changed, row)]:
-        raise Impossible(f"--weights {word}: {model.name} multiplies by the weight of {read[0].rpartition('.')[2]} itself, "
-                         "which transformers cannot do once it is packed; leave --weights out")
+    read = [module_of(row) for row in rows_of(changed) if row.module == "linear, read" and is_packed(changed, row)]
+    if read:
+        part = read[0].rpartition(".")[2]
+        raise Impossible(f"--weights {word}: {model.name} multiplies by the weight of {part} itself, which "
+                         "transformers cannot do once it is packed; leave --weights out")
     if not any(is_packed(changed, row) for row in rows_of(changed)):
         raise Impossible(f"--weights {word}: {model.name} has no weights that it would pack "
                          f"({'experts' if not scheme.linear else 'linear layers'})")
