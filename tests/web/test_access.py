@@ -78,7 +78,8 @@ def test_print_loses_nothing(opened: Any, address: str) -> None:
     page = opened(address + START + "&batch=3", viewport={"width": 794, "height": 1123})
     page.wait_for_selector(".levers li")
     page.emulate_media(media="print")
-    for part in ("[data-lever=LoRA]", ".product", "table.grid thead button", ".legend .key", "pm-growth [aria-pressed=true]"):
+    for part in ("[data-lever=LoRA]", ".product", "table.grid thead button", ".legend .key",
+                 "pm-growth [aria-pressed=true]"):
         assert page.locator(part).first.is_visible(), part
     words = page.inner_text(".about")
     assert all(one in words for one in ("batch 3", "sequence 2048", "precision mixed", "optimizer adamw"))

@@ -140,5 +140,6 @@ def test_without_scripts_the_same_is_said(opened: Any, address: str) -> None:
     for column in range(3):
         assert still.locator("pm-products th").nth(column).bounding_box()["width"] > 60
     for figure in still.locator(".figure").all():
-        content = figure.evaluate("x => x.lastElementChild.getBoundingClientRect().bottom - x.getBoundingClientRect().top")
+        content = figure.evaluate(
+            "x => x.lastElementChild.getBoundingClientRect().bottom - x.getBoundingClientRect().top")
         assert figure.bounding_box()["height"] - content < 24

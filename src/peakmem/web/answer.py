@@ -220,10 +220,11 @@ def levers(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shape(ledger: Ledger | None) -> dict[str, Any]:
-    """Of what the peak is made, when it is, and the most that each kind comes to."""
+    """Of what the peak is made, when it is, the most that each kind comes to, and what lies beside the device."""
     if ledger is None:
-        return {"by_kind": {}, "moment": "", "largest": {}}
+        return {"by_kind": {}, "moment": "", "largest": {}, "host": 0, "disk": 0}
     return {"by_kind": dict(ledger.peak.by_kind), "moment": ledger.peak.moment,
+            "host": ledger.totals.host, "disk": ledger.totals.disk,
             "largest": {kind: one.largest for kind, one in ledger.kinds.items()}}
 
 

@@ -95,15 +95,17 @@ def growth() -> dict[str, Any]:
     made: list[dict[str, Any]] = []
     first: Mapping[str, int] = {}
     for name, sizes, settings in cases:
-        ledger = estimate(custom(**sizes), **{**base, **settings})
+        model, run = custom(**sizes), {**base, **settings}
+        ledger = estimate(model, **run)
         kinds = {kind: value.largest for kind, value in ledger.kinds.items()}
         first = first or kinds
         made.append({
-            "name": name, "kinds": kinds, "parameters": ledger.parameters.total,
+            "name": name, "words": f"{model.layers} layers of width {model.hidden:,}, batch {run['batch']:,} × "
+                                   f"{run['sequence']:,} tokens", "kinds": kinds, "parameters": ledger.parameters.total,
             "times": {kind: f"{size / first[kind]:.2f}".rstrip("0").rstrip(".") for kind, size in kinds.items()
                       if first.get(kind)},
             "chart": [{"moment": row.moment, "by_kind": dict(row.peak_by_kind)} for row in ledger.chart]})
-    return {"model": "12 layers of width 768, a GPT-2", "cases": made, "settings": base}
+    return {"cases": made, "settings": base}
 
 
 TITLES = {"start": "before the step", "F1": "forward, layer 1", "F2": "forward, layer 2", "F3": "forward, layer 3",

@@ -1,5 +1,5 @@
 /** Section 5: settings on one side, the answer in sight on the other. */
-import { bare, count, gib, h, kinds, moment, momentTitle, named, people, swatch, title, announce } from "./format.js";
+import { bare, count, gib, h, kinds, letters, moment, momentTitle, named, people, swatch, title, announce } from "./format.js";
 import { ask, mode } from "./ask.js";
 import { atRest, goTo, on, pin, request, state, tellAll } from "./store.js";
 import { draw } from "./chart.js";
@@ -10,6 +10,7 @@ import { stated, tools } from "./exports.js";
 export class Calculator extends HTMLElement {
   show(tables) {
     this.form = new Form(tables);
+    this.letters = tables.legend;
     this.form.onerror = (text) => this.fail(text);
     this.headline = h("p", { class: "headline" });
     this.about = h("p", { class: "about quiet" });
@@ -160,9 +161,11 @@ export class Calculator extends HTMLElement {
   /** One moment in numbers. */
   tell() {
     if (!state.answer) return;
-    const row = state.answer.ledger.chart[this.index()];
+    const { chart, totals } = state.answer.ledger;
+    const row = chart[this.index()];
     this.detail.replaceChildren(h("h3", {}, `${row.moment}, ${momentTitle(row.moment)}: ${gib(row.peak)} at its highest, ${gib(row.end)} at its end`),
-      h("div", { class: "chips" }, kinds().filter((kind) => row.peak_by_kind[kind]).map((kind) => h("span", { class: "chip" }, named(kind), " ", h("b", {}, gib(row.peak_by_kind[kind]))))));
+      h("div", { class: "chips" }, kinds().filter((kind) => row.peak_by_kind[kind]).map((kind) => h("span", { class: "chip" }, named(kind), " ", h("b", {}, gib(row.peak_by_kind[kind])))),
+        ["host", "disk"].filter((place) => totals?.[place]).map((place) => h("span", { class: "chip" }, `on the ${place} `, h("b", {}, gib(totals[place]))))));
   }
 
   lines() {
@@ -173,7 +176,7 @@ export class Calculator extends HTMLElement {
         h("tbody", {}, largest.map((line) => h("tr", {}, h("td", { class: "n" }, bare(line.bytes)),
           h("td", { title: line.names.join("\n") }, swatch(line.kind), " ", h("code", {}, line.names[0]), line.names.length > 1 ? h("span", { class: "quiet" }, ` and ${line.names.length - 1} alike`) : "", line.at_peak > 1 ? `, × ${count(line.at_peak)}` : ""),
           h("td", {}, h("code", { title: `${line.substituted} = ${count(line.each)}` }, line.formula)), h("td", { class: "small why" }, line.why)))))),
-      h("p", { class: "small" }, `${count(more.lines)} smaller lines hold ${gib(more.bytes)} at the peak.`));
+      h("p", { class: "small" }, `${count(more.lines)} smaller lines hold ${gib(more.bytes)} at the peak.`), letters(this.letters, largest.map((line) => line.formula)));
   }
 
   table() {

@@ -11,14 +11,15 @@ export class Cells extends HTMLElement {
         options.map(([key, text]) => h("option", { value: key, selected: key === value }, text)));
       return h("label", { class: "field" }, h("span", {}, label), select);
     };
-    const precisions = Object.entries(data.precisions).map(([key, text]) => [key, `${key}: ${text}`]);
+    const precisions = Object.entries(data.precisions).map(([key]) => [key, key]);
     const optimizers = PLAIN.filter((key) => data.optimizers[key]).map((key) => [key, data.optimizers[key]]);
+    this.means = h("p", { class: "small means" });
     this.parts = h("div", { class: "parts" });
     this.total = h("p", { class: "total", "aria-live": "polite" });
     this.replaceChildren(
       h("div", { class: "controls row" }, choose("Precision", precisions, "mixed", "precision"),
         choose("Optimizer", optimizers, "adamw", "optimizer")),
-      this.parts, this.total);
+      this.parts, this.total, this.means);
     this.draw(false);
   }
 
@@ -29,6 +30,7 @@ export class Cells extends HTMLElement {
   draw(moving) {
     const row = this.data.rows.find((r) => r.precision === this.chosen("precision") && r.optimizer === this.chosen("optimizer"));
     if (!row) return;
+    this.means.textContent = `${row.precision}: ${this.data.precisions[row.precision]}. In bf16 and fp16 a number takes two bytes, in fp32 four.`;
     const old = new Map([...this.parts.children].map((part) => [part.dataset.name, part]));
     const made = row.parts.map((part) => this.part(old.get(part.name), part, moving));
     for (const [name, part] of old) if (!row.parts.some((p) => p.name === name)) part.remove();

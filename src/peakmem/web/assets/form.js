@@ -7,7 +7,7 @@ const SECOND = ["accumulation", "lora_rank", "shard", "gpus"];
 const SIZES = ["layers", "hidden", "heads", "vocabulary", "tied"];
 const NAMES = { gpu: "GPU", gpus: "GPUs", lora_rank: "LoRA rank", lora_targets: "LoRA targets", tied: "tied embeddings", hidden: "hidden size", heads: "attention heads", sequence: "sequence length", batch: "batch per GPU" };
 const SLIDERS = { sequence: [128, 131072], batch: [1, 256], accumulation: [1, 64], lora_rank: [1, 256], gpus: [1, 512], generate: [1, 8192] };
-const REFERENCES = { attention: ["flash", 5], checkpoint: ["checkpoint", 6], implementation: ["recompute", 2], lora_rank: ["lora", 7], shard: ["fsdp", 10], optimizer: ["eight", 9] };
+const REFERENCES = { attention: ["flash", 5], checkpoint: ["checkpoint", 6], implementation: ["recompute", 2], lora_rank: ["lora", 7], shard: ["fsdp", 10], optimizer: ["eight", 9], weights: ["qlora", 8], offload: ["offload", 11], loss: ["liger", 12] };
 
 const label = (name) => NAMES[name] ?? name.replaceAll("_", " ");
 /** Words of the command line as the form calls them. */
@@ -99,7 +99,7 @@ export class Form {
       return h("fieldset", { class: "field" }, h("legend", {}, "run"), h("div", { class: "segmented" }, radios));
     }
     if (row.choices.length || name === "optimizer") {
-      const options = name === "optimizer" ? Object.entries(this.tables.optimizers) : row.choices.map((choice) => [choice, name === "precision" ? `${choice}: ${this.tables.precisions[choice]}` : choice]);
+      const options = name === "optimizer" ? Object.entries(this.tables.optimizers) : row.choices.map((choice) => [choice, choice]);
       control = h("select", { name, onchange: () => set(control.value, true) }, options.map(([value, text]) => h("option", { value }, text)));
     } else if (name === "gpu") {
       control = h("input", { name, type: "text", list: "gpus", placeholder: "none, or 24GiB", autocomplete: "off", spellcheck: "false", onchange: () => set(control.value, true) });
@@ -151,6 +151,10 @@ export class Form {
       if (row.name === "run") for (const radio of control) radio.checked = radio.value === value;
       else if (row.type === "bool") control.checked = value === true || value === "true";
       else this.put(control, Array.isArray(value) ? value.join(",") : value);
+      if (row.name === "precision") {
+        const { said } = this.fields.precision;
+        said.textContent = said.usual = this.tables.precisions[value] ?? "";
+      }
       const slider = this.controls[`${row.name}-slider`];
       if (slider) {
         const at = slider.stops.findLastIndex((stop) => stop <= Number(value));

@@ -27,7 +27,8 @@ export const count = (n) => fixed(Number(n), 0);
 /** 8.03 billion: parameters as people say them. */
 export function people(n) {
   for (const [power, unit] of [[1e12, " trillion"], [1e9, " billion"], [1e6, " million"]]) {
-    if (n >= power) return (n / power).toPrecision(3) + unit;
+    if (n >= 0.9995 * power) // what rounds to 1,000 of one is 1.00 of the next
+      return (n / power).toPrecision(3) + unit;
   }
   return count(n);
 }
@@ -61,6 +62,12 @@ export const letter = (kind) => titles[kind]?.letter ?? "?";
 
 /** The square that a kind wears everywhere: its colour with its letter. */
 export const swatch = (kind) => h("span", { class: `s ${kind}`, "aria-hidden": "true" }, letter(kind));
+
+/** What the letters in these formulas stand for. */
+export function letters(legend, formulas) {
+  const used = new Set(formulas.join(" ").match(/[A-Za-z]/g));
+  return h("p", { class: "small" }, "Letters: ", Object.entries(legend).filter(([letter]) => used.has(letter)).map(([letter, text], i) => [i ? ", " : "", h("b", {}, letter), ` ${text}`]), ".");
+}
 
 /** Swatch and name. */
 export const named = (kind) => h("span", { class: "named" }, swatch(kind), " ", title(kind));

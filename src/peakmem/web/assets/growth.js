@@ -12,7 +12,7 @@ export class Growth extends HTMLElement {
       h("button", { type: "button", "aria-pressed": String(i === 0), onclick: () => this.draw(i) }, one.name));
     this.rows = h("div", { class: "strips" });
     this.replaceChildren(h("div", { class: "controls row", role: "group", "aria-label": "What grows" }, this.buttons), this.rows,
-      h("p", { class: "small" }, `${data.model}, batch 4 × 1,024 tokens. Each strip has its own scale.`));
+      this.sizes = h("p", { class: "small" }));
     this.draw(0);
   }
 
@@ -20,6 +20,7 @@ export class Growth extends HTMLElement {
     const one = this.data.cases[index];
     const first = this.data.cases[0];
     this.buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === index)));
+    this.sizes.textContent = `A GPT-2: ${one.words}. Each strip has its own scale.`;
     this.rows.replaceChildren(...SHOWN.map((kind) => {
       const full = FRAME * first.kinds[kind];
       const bars = one.chart.map((row) => {

@@ -1,5 +1,5 @@
 /** Section 6: the largest of each kind with its rule. Section 7: the levers. Section 8: against a real run. */
-import { count, gib, h, kinds, letter, moment, named, signed, swatch, title, announce } from "./format.js";
+import { count, gib, h, kinds, letter, letters, moment, named, signed, swatch, title, announce } from "./format.js";
 import { ask, mode } from "./ask.js";
 import { atRest, change as take, on, request, state } from "./store.js";
 
@@ -13,10 +13,8 @@ export class Rules extends HTMLElement {
   }
   draw() {
     const { ledger } = state.answer;
-    const used = new Set();
     const cards = kinds().filter((kind) => ledger.kinds[kind]).map((kind) => {
       const one = ledger.kinds[kind];
-      for (const letter of one.formula.match(/[A-Za-z]/g) ?? []) used.add(letter);
       return h("article", { class: `rule ${kind}` },
         h("h3", {}, named(kind), h("span", { class: "n" }, gib(one.largest))),
         h("p", {}, ledger.chart.every((row) => row.by_kind[kind] === one.largest) ? "the same all the time." : `at most, ${moment(one.at)}.`),
@@ -25,7 +23,7 @@ export class Rules extends HTMLElement {
         h("p", { class: "small" }, once(one.why)), h("p", { class: "small quiet" }, `mirrors ${one.source}`));
     });
     this.replaceChildren(h("div", { class: "rules" }, cards),
-      h("p", { class: "small legend-letters" }, "Letters: ", Object.entries(this.legend).filter(([letter]) => used.has(letter)).map(([letter, text], i) => [i ? ", " : "", h("b", {}, letter), ` ${text}`]), "."),
+      letters(this.legend, Object.values(ledger.kinds).map((one) => one.formula)),
       ...(ledger.notes.length ? [h("details", {}, h("summary", {}, "What was assumed"), h("ul", { class: "small" }, ledger.notes.map((note) => h("li", {}, note))))] : []));
   }
 }
@@ -53,27 +51,42 @@ export class Levers extends HTMLElement {
     }
     this.answer = answer;
     const best = Math.max(answer.before, 1);
-    const place = (at) => at.split("/").slice(0, 2).join("/");
+    const phase = (at) => at.split("/").slice(0, 2).join("/");
     /** What it does to the kinds, also where the peak is then made of others. */
     const change = (one) => {
       const fallen = kinds().map((kind) => [kind, answer.largest[kind] ?? 0, one.largest[kind] ?? 0]).filter(([, a, b]) => b < 0.99 * a).sort((x, y) => y[1] - y[2] - x[1] + x[2]);
-      const elsewhere = place(one.moment) !== place(answer.moment);
+      const elsewhere = phase(one.moment) !== phase(answer.moment);
       return [fallen.slice(0, 3).map(([kind, a, b], i) => [i ? ", " : "", `${title(kind)} ${gib(a)} → ${gib(b)}`]), elsewhere && one.moment ? `; the peak is then ${moment(one.moment)}` : "", ". "];
     };
+    /** What lies elsewhere is not saved: it is moved. */
+    const beside = (one) => [["host", "the host’s memory"], ["disk", "the disk"]].filter(([name]) => one[name] > answer[name]).map(([name, where]) => `${gib(one[name])} then lie in ${where}. `);
     const row = (one) => {
       const about = answer.levers.find((lever) => lever.name === one.lever);
       const button = h("button", { type: "button", disabled: Boolean(one.refused), "data-lever": one.lever,
         onclick: () => { take({ settings: numbers(one.settings) }, { push: true }); announce(`taken: ${one.lever}`); } }, one.lever);
-      return h("li", { class: "lever" }, h("div", { class: "take" }, button, h("span", { class: "small" }, about ? `shrinks ${about.shrinks}` : "the fewest that make it fit")),
+      return h("li", { class: "lever", "data-name": one.lever }, h("div", { class: "take" }, button, h("span", { class: "small" }, about ? ["shrinks ", about.shrinks, cited(about.source)] : "the fewest that make it fit")),
         h("div", { class: "before" }, gauge(one.by_kind, best),
           h("span", { class: "numbers" }, one.refused ? "refused" : [h("b", {}, gib(one.after)), ` ${signed(one.after - one.before)}`, one.fits && state.answer.room ? h("span", { class: "good" }, " fits") : ""])),
-        h("p", { class: "small" }, one.refused || [change(one), `Costs ${one.costs || "what each of them costs"}. `, h("code", {}, one.flags)]));
+        h("p", { class: "small" }, one.refused || [change(one), beside(one), `Costs ${one.costs || "what each of them costs"}. `, one.flags.split(/ (?=--)/).map((flag) => [h("code", {}, flag), " "])]));
     };
-    const missing = answer.levers.filter((lever) => !answer.tried.some((one) => one.lever === lever.name)).map((lever) => lever.name);
-    this.replaceChildren(h("div", { class: "lever now" }, h("p", {}, h("b", {}, "As it is now"), ", and below with one lever each:"), h("div", { class: "before" }, gauge(answer.by_kind, best), h("span", { class: "numbers" }, h("b", {}, gib(answer.before))))),
-      h("ul", { class: "levers" }, answer.tried.map(row)),
-      missing.length ? h("p", { class: "small" }, `Already taken, or worth nothing here: ${missing.join(", ")}.`) : "");
+    /** Every lever keeps its place, also one that is taken: nothing moves, and the keyboard's focus has where to stay. */
+    const idle = (lever) => h("li", { class: "lever idle", "data-name": lever.name, tabindex: -1 }, h("div", { class: "take" }, h("b", {}, lever.name), h("span", { class: "small" }, "shrinks ", lever.shrinks, cited(lever.source))),
+      h("p", { class: "small" }, "Already taken, or worth nothing here."));
+    const known = new Set(answer.levers.map((lever) => lever.name));
+    const held = this.contains(document.activeElement) ? document.activeElement.closest("[data-name]")?.dataset.name ?? "" : null;
+    this.replaceChildren(h("div", { class: "lever now", tabindex: -1 }, h("p", {}, h("b", {}, "As it is now"), ", and below with one lever each:"), h("div", { class: "before" }, gauge(answer.by_kind, best), h("span", { class: "numbers" }, h("b", {}, gib(answer.before))))),
+      h("ul", { class: "levers" }, answer.levers.map((lever) => { const one = answer.tried.find((tried) => tried.lever === lever.name); return one ? row(one) : idle(lever); }),
+        answer.tried.filter((one) => !known.has(one.lever)).map(row)));
+    if (held === null) return;
+    const place = [...this.querySelectorAll("[data-name]")].find((one) => one.dataset.name === held) ?? this.firstElementChild;
+    (place.querySelector("button:enabled") ?? place).focus({ preventScroll: true });
   }
+}
+/** The number of a paper in the list below. */
+function cited(source) {
+  const found = document.querySelector(`.references a[href="${source.match(/https:\S+/)?.[0]}"]`)?.closest("li");
+  const number = found && [...found.parentElement.children].indexOf(found) + 1;
+  return found ? h("a", { class: "ref", href: `#${found.id}`, "aria-label": `reference ${number}` }, `[${number}]`) : null;
 }
 const gauge = (byKind, best) => h("span", { class: "gauge", "aria-hidden": "true" }, kinds().filter((kind) => byKind[kind]).map((kind) =>
   h("span", { class: `seg ${kind}`, style: `width:${((byKind[kind] / best) * 100).toFixed(2)}%` })));
