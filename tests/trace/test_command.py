@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from peakmem.trace.process import TraceError, Worker
 from peakmem.trace.user import as_json
 
 FILE = Path(__file__).with_name("user_models.py")
+HARD = Path(__file__).with_name("hard_models.py")
 SMALL = ("gpt2", "--layers", "2", "--hidden", "128", "--heads", "4", "--vocabulary", "1000", "--sequence", "64",
          "--batch", "2", "--precision", "bf16")
 
@@ -83,13 +85,15 @@ def test_what_the_file_prints_is_not_in_the_json(capfd: pytest.CaptureFixture[st
 def test_a_function_that_never_returns_is_ended() -> None:
     with Worker() as fresh:
         traced(fresh, "perceptron")  # loads torch
-        with pytest.raises(TraceError, match=r"no answer within 2 seconds at: running user_models.py; --timeout"):
+        told = r"no answer within 2 seconds at: running user_models.py, user_models.py:\d+; --timeout"
+        with pytest.raises(TraceError, match=told):
             fresh.call(as_json, str(FILE), "never", "", {}, timeout=2)
 
 
 def test_a_mistake_of_the_file_names_its_line(capsys: pytest.CaptureFixture[str]) -> None:
-    told = error_of(capsys, f"{FILE}:broken")
-    assert "RuntimeError" in told
+    told = error_of(capsys, f"{HARD}:fails_deep", "--gpu", "T4")
+    place = r"aten::\w+ in outer\.1, hard_models\.py:\d+$"
+    assert re.search(f"RuntimeError: .* {place}", told), told
 
 
 def test_an_operation_without_a_shape_rule_is_named(worker: Worker) -> None:

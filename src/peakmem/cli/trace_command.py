@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from peakmem.cli.ask import is_path
@@ -44,6 +45,10 @@ def run(words: list[str]) -> int:
 
     given = parser().read(words)
     timeout = float(number("--timeout", given.timeout, float, 0, 10**6, "seconds"))
+    if given.plot:
+        from peakmem.views.figure import ready
+
+        ready(given.plot)  # before somebody's file is run
     ledger, gpu = traced(given, timeout)
     if given.json:
         write_json(ledger, given.timeline)
@@ -83,27 +88,32 @@ def traced(given: argparse.Namespace, timeout: float) -> tuple[Ledger, str]:
         except PeakmemError:
             raise
         except Exception as error:
+            from peakmem.trace.failures import said
             from peakmem.trace.process import TraceError
 
-            raise TraceError(told(error, given.model.rpartition(":")[0] if own else "")) from None
+            raise TraceError(said(error)) from None
 
 
 def is_function(word: str) -> bool:
     """Whether MODEL means a function of somebody's file."""
     file, colon, name = word.rpartition(":")
-    return (bool(colon) and file.endswith(".py")) or word.endswith(".py")
+    there = bool(colon) and name.isidentifier() and Path(file).is_file()
+    return there or word.endswith(".py") or bool(colon) and file.endswith(".py")
 
 
 def own_file(place: str, settings: dict[str, Any], sizes: dict[str, Any]) -> Any:
     """What traces FILE.py:FUNCTION. Errors: PeakmemError."""
     from functools import partial
 
+    from peakmem.tables.gpus import find_gpu
     from peakmem.trace.files import parts, trace_function
     from peakmem.trace.settings import of_own_file
 
     if sizes:
         raise Impossible(f"--{next(iter(sizes)).replace('_', '-')}: with FILE.py:FUNCTION the file makes the module")
     parts(place)
+    if settings.get("gpu"):
+        find_gpu(settings["gpu"])
     return partial(trace_function, place, settings.get("gpu", ""), **of_own_file(settings))
 
 
@@ -121,18 +131,6 @@ def a_model(word: str, settings: dict[str, Any], sizes: dict[str, Any]) -> Any:
     setup = Setup.of(**{"sequence": usual_sequence(model, settings)} | settings)
     refuse(setup)
     return partial(trace_model, config, model, setup)
-
-
-def told(error: Exception, file: str) -> str:
-    """An error of the traced code in one line, with the line of the user's file where it came from."""
-    lines = str(error).strip().splitlines() or [""]
-    said = lines[-1] if lines[0].endswith(":") else lines[0]  # chains of failed imports end with their cause
-    text = f"{type(error).__name__}: {printable(said, 300)}"
-    trail = "\n".join(getattr(error, "__notes__", ()))
-    places = [line.strip() for line in trail.splitlines() if file and line.strip().startswith(f'File "{file}"')]
-    if not places:
-        return text
-    return f"{text}, in {places[-1].removeprefix('File ').partition(', in ')[0].replace(chr(34), '')}"
 
 
 class Progress:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .tracer import Block, Tracer
+from .blocks import Block
+from .tracer import Tracer
 
 KINDS = (
     "parameter",

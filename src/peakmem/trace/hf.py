@@ -47,6 +47,8 @@ def build(
     known = {key: value for key, value in config.items() if key not in _IGNORED}
     settings = transformers.AutoConfig.for_model(**known)
     settings.use_cache = settings.get_text_config().use_cache = False
+    if task == "seq2seq" and getattr(settings, "decoder_start_token_id", None) is None:
+        settings.decoder_start_token_id = settings.pad_token_id or 0  # its value decides no size
     if dropout is not None:
         _set_dropouts(settings, dropout)
     with torch.device("meta"):

@@ -7,13 +7,14 @@ from typing import Any
 
 from peakmem.ledger import KINDS, ChartRow, Detail, KindPeak, Ledger, Line, Parameters, Peak
 
+from .blocks import Block
 from .classify import classify
 from .lines import KIND_OF, WHY, Lines, kind_of, lines_of_scratch
 from .outside import Outside
 from .scratch import Taken, not_counted
 from .summary import first_of_step, levels_of, phase_bytes, rounded
 from .thirds import chart_ends, last_forward
-from .tracer import Block, Tracer
+from .tracer import Tracer
 
 PHASE = {"zero": "clear"}
 
@@ -58,11 +59,11 @@ def _foreign(op: str) -> bool:
 
 
 def answers_given(tracer: Tracer) -> tuple[str, ...]:
-    """Return a note for each module that asked a fake tensor for its contents."""
-    return tuple(
-        f"{module or 'the model'} asked a tensor for its value; it was told {value}"
-        for (_, module), value in sorted(tracer.answers.items())
-    )
+    """Return a note for each module, and for the optimizer, that asked a fake tensor for its contents."""
+    given: dict[str, list[str]] = {}
+    for who, operation, value in sorted(tracer.answers, key=str):
+        given.setdefault(who, []).append(f"{value} ({operation})" if operation else str(value))
+    return tuple(f"{who} asked a tensor for its value; it was told {', '.join(all_)}" for who, all_ in given.items())
 
 
 class _Walk:

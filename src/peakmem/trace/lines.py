@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 
 from peakmem.ledger import Line
 
+from .blocks import Block
 from .scratch import Taken
 from .summary import rounded
-from .tracer import Block
 
 KIND_OF = {
     "parameter": "weights",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+
+from .failures import mark
 
 _current_node = torch._C._current_autograd_node
 _sequence = torch._C._autograd._get_sequence_nr
@@ -64,6 +67,9 @@ class Modules:
     def _leave(self, module: torch.nn.Module, inputs: object, output: object) -> None:
         stack = self._where.stack
         if stack:
+            error = sys.exc_info()[1]
+            if error is not None:  # the hook is called on the way out of a forward that failed
+                mark(error, module=stack[-1])
             stack.pop()
         self._mark(stack[-1] if stack else "")
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+import inspect
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from peakmem.errors import PeakmemError, printable
 
 from . import bits
 from .master import OverMaster
@@ -132,3 +135,30 @@ def over_master(model: torch.nn.Module, name: str = "AdamW") -> OverMaster:
     if name not in STATES:
         raise ValueError(f"no optimizer {name!r} over master weights; there are {', '.join(STATES)}")
     return OverMaster((p for p in model.parameters() if p.requires_grad), STATES[name])
+
+
+def of_user(given: Any, trained: Sequence[Tensor], moved: Mapping[int, Tensor]) -> Any:
+    """Return what a user's function gave, an optimizer, several, or a function of `trained`, over what was `moved`.
+
+    Raises `PeakmemError` for something else, for no parameters, and for one whose step calls the model again.
+    """
+    if isinstance(given, (tuple, list)) and given:
+        return Together(*(of_user(each, trained, moved) for each in given))
+    if not hasattr(given, "param_groups"):
+        if not callable(given):
+            raise PeakmemError(f"the third value must be an optimizer, several in a tuple, or a function of the "
+                               f"parameters, not {printable(type(given).__name__)}")
+        try:
+            given = given(trained)
+        except ValueError:
+            if trained:
+                raise
+            raise PeakmemError("the module has no parameter that is trained (requires_grad): nothing for an "
+                               "optimizer") from None
+    closure = inspect.signature(given.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise PeakmemError(f"{printable(type(given).__name__)}: its step calls the model again, as often as values "
+                           "decide; a trace knows optimizers whose step() needs no closure")
+    for group in getattr(given, "param_groups", ()):
+        group["params"] = [moved.get(id(p), p) for p in group["params"]]
+    return given

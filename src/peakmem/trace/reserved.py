@@ -7,7 +7,8 @@ from typing import Any
 
 from peakmem.allocator import Allocator, Settings, replay
 
-from .tracer import Block, Tracer
+from .blocks import Block
+from .tracer import Tracer
 
 SETTINGS = {"default": Settings(), "expandable_segments": Settings(expandable_segments=True)}
 

@@ -9,9 +9,10 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
+from .blocks import Block
 from .classify import classify
 from .reserved import allocator_peaks
-from .tracer import Block, Tracer
+from .tracer import Tracer
 
 ACTIVATIONS = ("saved", "held", "loss", "weight_cast")
 

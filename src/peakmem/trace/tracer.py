@@ -7,7 +7,6 @@ allocation, and the end of that storage's life is a release.
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,15 +14,18 @@ from unittest import mock
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nested._internal.nested_tensor import NestedTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import rewrites
 from .attention import AttentionOnGPU
+from .blocks import Block, Life
+from .failures import mark
 from .modules import Modules
+from .on_meta import ALIKE, told
 from .process import TraceError
 from .scratch import KNOWN, NOTED, Taken
-from .streams import current
-from .unanswerable import why_unanswerable
+from .unanswerable import refuse_layout, refuse_nested, why_unanswerable
 
 _Tensor = torch.Tensor
 _device_of = torch.ops.prim.device.default
@@ -36,33 +38,7 @@ _wait = torch.ops._c10d_functional.wait_tensor.default
 _current_node = torch._C._current_autograd_node
 _sequence = torch._C._autograd._get_sequence_nr
 _FAKE = (FakeTensor,)
-_SPECIAL = rewrites.ONLY_IN_PLACE | {_item, _add, _wait}
-
-
-class Block:
-    """One storage: its size in bytes, where and on which stream it was born; `kind` and `name` may be set later."""
-
-    __slots__ = tuple("bytes cast_of dtype kind module name op phase rerun saved shape stream".split())
-
-    def __init__(self, size: int, op: str, module: str, phase: int, tensor: torch.Tensor | Block) -> None:
-        self.bytes, self.op, self.module, self.phase = size, op, module, phase
-        self.shape: tuple[int, ...] = tuple(tensor.shape)
-        self.dtype: torch.dtype = tensor.dtype
-        self.kind = self.name = ""
-        self.saved = False
-        self.rerun = False
-        self.cast_of: Block | None = None
-        self.stream = current().number
-
-
-class _Life(weakref.ref):  # type: ignore[type-arg]
-    """A weak reference to a storage that knows its block."""
-
-    __slots__ = ("block", "held", "key", "moved")
-    block: Block
-    key: int
-    held: bool  # whether its bytes are allocated now
-    moved: bool  # whether another storage stands for its block
+_SPECIAL = rewrites.ONLY_IN_PLACE | ALIKE | {_item, _add, _wait}
 
 
 class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -70,9 +46,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     `events`: (block, +bytes or -bytes) in order, unrounded. `phases`: (name, micro-batch, index of its first event).
     `notes`: what the reader of the numbers must know. `answers`: values given to code that asked a fake tensor for its
-    contents, by operation and module. `keeps`: operations whose results selective checkpointing keeps.
-    `scratch`: what kernels took for themselves; `unknown_scratch`: the operations of
-    which nobody can say it.
+    contents, by who asked and the operation that made it. `keeps`: operations whose results selective checkpointing
+    keeps. `last`: the operation that ran last. `scratch`: what kernels took for themselves; `unknown_scratch`: the
+    operations of which nobody can say it.
     """
 
     def __init__(self, device: str = "cuda", attention: AttentionOnGPU | None = None) -> None:
@@ -82,13 +58,14 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.phases: list[tuple[str, int, int]] = []
         self.operations: list[int] = []
         self.notes: list[str] = []
-        self.answers: dict[tuple[str, str], object] = {}
+        self.answers: dict[tuple[str, str, object], None] = {}
         self.scratch: list[Taken] = []
         self.unknown_scratch: set[Any] = set()
         self.keeps: frozenset[str] = frozenset()
         self.operation_count = 0
-        self._live: dict[int, _Life] = {}
-        self._moved: list[_Life] = []
+        self.last: Any = None
+        self._live: dict[int, Life] = {}
+        self._moved: list[Life] = []
         self._modules = Modules()
         self._asked_device = False
         self._backward = self._forward = False
@@ -101,12 +78,15 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if types != _FAKE:
             for kind in types:
+                if kind is NestedTensor:
+                    refuse_nested(f"{func.name()} in {self.module() or 'the root module'} takes or makes")
                 if kind is not FakeTensor and issubclass(kind, _Tensor) and hasattr(kind, "__tensor_flatten__"):
                     return NotImplemented  # a wrapper such as DTensor: its own rules ask again with plain tensors
         if func is _device_of:
             self._asked_device = True
             return args[0].fake_device if types == _FAKE else func(*args)
         self.operation_count += 1
+        self.last = func
         if self._backward:
             if func in rewrites.REWRITTEN:
                 rewritten = rewrites.in_place(func, args, self._asked_device, _current_node())
@@ -117,7 +97,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if func in rewrites.ONLY_IN_PLACE:
                 return None
             if func is _item:
-                return self._answer(args[0])
+                return self._answer(args[0], told(args[0]))
+            if func in ALIKE:
+                return self._answer(args[0], True)
             if func is _wait:  # its fake kernel makes a second tensor; the real one returns its argument
                 return args[0]
             # Under selective checkpointing's own dispatch mode a real run is out of place, too.
@@ -126,9 +108,10 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         before = len(self.events)
         try:
             out = func(*args, **kwargs) if kwargs else func(*args)
-        except RuntimeError as error:
-            if reason := why_unanswerable(error):
+        except Exception as error:
+            if reason := why_unanswerable(error, func.name()):
                 raise TraceError(f"{func.name()} in {self.module() or 'the root module'}: {reason}") from error
+            mark(error, func.name(), self.module() or None)
             raise
         if func in rewrites.LAID_OTHERWISE:
             out = rewrites.laid_as_by_kernel(func, out, args)
@@ -156,6 +139,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.scratch.append(Taken(begin, len(self.events), func.name(), self.module(), pieces, rule.source))
 
     def _see(self, tensor: torch.Tensor, func: Any, args: Any) -> None:
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            refuse_layout(tensor, f"{func.name()} in {self.module() or 'the root module'} makes")
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._live or tensor.device.type != self.device:
@@ -180,14 +165,14 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return new
         life.moved = True
         storage = new.untyped_storage()
-        heir = _Life(storage, self._die)
+        heir = Life(storage, self._die)
         heir.block, heir.key, heir.moved, heir.held = life.block, storage._cdata, False, True
         self._live[heir.key] = heir
         self._moved.append(life)
         return new
 
     def _born(self, storage: Any, key: int, block: Block) -> None:
-        life = _Life(storage, self._die)
+        life = Life(storage, self._die)
         life.block, life.key, life.moved, life.held = block, key, False, block.bytes > 0
         self._live[key] = life
         # While nodes run, only a layer that runs again wants gradients.
@@ -197,7 +182,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if life.held:
             self.events.append((block, block.bytes))
 
-    def _die(self, life: _Life) -> None:
+    def _die(self, life: Life) -> None:
         # A new storage may already have the same address.
         if self._live.get(life.key) is life:
             del self._live[life.key]
@@ -222,16 +207,19 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             life.block.kind = "unsharded"
             self.events.append((life.block, size))
 
-    def _answer(self, tensor: torch.Tensor) -> object:
+    def _answer(self, tensor: torch.Tensor, value: object) -> object:
         known = getattr(tensor, "constant", None)
-        if known is not None:
+        if known is not None and known.numel() == 1:
             return known.item()
-        # No value is right for every question; these choose "no padding, nothing packed" in transformers' masks and
-        # keep the optimizers' bias corrections away from zero.
-        value: object = True if tensor.dtype == torch.bool else 0.5 if tensor.dtype.is_floating_point else 1
         if tensor.device.type == self.device:
-            self.answers[("item", self.module())] = value
+            block = self.block_of(tensor)
+            self.answers[(self._who(), block.op if block else "", value)] = None
         return value
+
+    def _who(self) -> str:
+        phase = self.phases[-1][0] if self.phases else ""
+        whole = {"optimizer": "the optimizer", "clip": "clipping", "zero": "the optimizer"}.get(phase, "the model")
+        return self.module() or whole
 
     # --- what is known ------------------------------------------------------------------------------------------
 
@@ -268,6 +256,13 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def module(self) -> str:
         """Return the module at work; in a backward the one whose forward made the node."""
         return self._modules.at_work(self._backward)
+
+    def doing(self) -> str:
+        """Return phase, module and last operation, for a reader who waits."""
+        phase = self.phases[-1][0] if self.phases else ""
+        module = self.module() or ("the root module" if phase in ("forward", "backward") else "")
+        last = self.last.name() if self.last is not None else ""
+        return " ".join(part for part in (phase, module and f"in {module}", last and f"after {last}") if part)
 
     @contextmanager
     def watching(self, model: torch.nn.Module) -> Iterator[None]:

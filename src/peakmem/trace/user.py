@@ -7,11 +7,14 @@ that a model of any size costs nothing; what it returns is then moved to the fak
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -25,24 +28,27 @@ from peakmem.errors import PeakmemError, Unreadable, printable
 from peakmem.ledger import Parameters
 from peakmem.version import __version__
 
-from . import fake_gpu, hf, sharded
+from . import failures, fake_gpu, hf, sharded
 from .bits import without_values
 from .called import Called
 from .ledger import ledger_of
 from .models import kernels
-from .on_meta import OnMeta
+from .on_meta import on_meta
+from .optimizers import of_user
 from .patches import gpu_answers, not_tracing, one_gpu
-from .process import TraceError, report
+from .process import TraceError, placed, report
 from .ranks import ranks
 from .record import DTYPES, parameter_counts
 from .settings import profile
 from .step import Step, replace, run
 from .tracer import Tracer
+from .unanswerable import refuse_layout
 
 RECURRENT = (
     "recurrent layers are traced one time step after another; on a GPU cuDNN runs them whole and keeps a reserve of "
     "its own size"
 )
+_FIRST = "the loss is the first of the module's outputs"
 _LAZY = (UninitializedParameter, UninitializedBuffer)
 
 
@@ -62,8 +68,44 @@ class Training:
 
 
 def as_json(file: str, name: str, gpu: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Run the user's file and trace its step here; return the ledger as JSON has it."""
-    report(f"running {Path(file).name}")
+    """Run the user's file and trace its step here; return the ledger as JSON has it.
+
+    Raises `PeakmemError` alone, with module, operation and the file's line where they are known.
+    """
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)  # prints a traceback of its own
+    at_work: list[Tracer] = []
+
+    def place(frame: FrameType | None) -> str:
+        doing = at_work[0].doing() if at_work else ""
+        return ", ".join(part for part in (doing, failures.line_now(file, frame)) if part)
+
+    try:
+        with placed(place):
+            return _as_json(file, name, gpu, options, at_work)
+    except PeakmemError as error:
+        line = failures.line_of(error, file)
+        if not line or type(error) not in (PeakmemError, TraceError):
+            raise
+        raise type(error)(f"{error}, {line}") from None
+    except AssertionError as error:
+        if "daemonic processes" not in failures.words(error):
+            raise TraceError(_told(error, file)) from None
+        raise TraceError(f"{_NO_CHILDREN}, {failures.line_of(error, file)}") from None
+    except Exception as error:
+        raise TraceError(_told(error, file)) from None
+
+
+_NO_CHILDREN = ("the traced code starts another process, which a trace cannot follow: load and compute in this one "
+                "(DataLoader: num_workers=0)")
+
+
+def _told(error: BaseException, file: str) -> str:
+    return ", ".join(part for part in (failures.said(error), failures.where(error, file)) if part)
+
+
+def _as_json(
+    file: str, name: str, gpu: str, options: Mapping[str, Any], at_work: list[Tracer]
+) -> dict[str, Any]:
     sharding = options.get("sharding")
     fake = fake_gpu.set_up(fallback=sharding is None)
     seen = profile(gpu)
@@ -74,9 +116,10 @@ def as_json(file: str, name: str, gpu: str, options: Mapping[str, Any]) -> dict[
     many = ranks(gpus) if sharding or gpus > 1 else one_gpu()
     # Around the file, too: it may take functions of torch by their names, and ask for the GPU's.
     with many as mesh, without_values(packs, notes.append), answers as sdpa:
-        training = _made(Path(file), name)
+        report(f"running {Path(file).name}")
+        training = _made(Path(file), name, notes.append)
         counts = parameter_counts(training.module)
-        plan = _plan(training, options)
+        plan = _plan(training, options, notes)
         with fake_gpu.fake_mode(), not_tracing():
             moved = hf.move(training.module, fake.device)
             if sharding and mesh is not None:
@@ -84,6 +127,7 @@ def as_json(file: str, name: str, gpu: str, options: Mapping[str, Any]) -> dict[
                 plan = replace(plan, before=sharded.syncing(sharding, training.module, plan.accumulation))
             inputs = pytree.tree_map_only(torch.Tensor, lambda t: _fresh(t, fake.device), training.inputs)
             tracer = Tracer(fake.device, sdpa)
+            at_work.append(tracer)
             if fake.lost:
                 tracer.notes.append(f"{fake.way}: {fake.lost}")
             optimizer = _optimizer(training, moved, sharding is not None)
@@ -121,21 +165,35 @@ def _ledger(
     return ledger_of(tracer, told, parameters, notes, gpu).as_json(timeline=True)
 
 
-def _made(path: Path, name: str) -> Training:
+def _made(path: Path, name: str, note: Callable[[str], None]) -> Training:
     """Return what the user's function makes, on the meta device. Raises what it raises."""
+    asked: dict[str, None] = {}
+
+    def told(value: object) -> None:
+        place = failures.line_now(str(path)) or "a library"
+        asked[f"{place} asked a tensor for its value while the module was built; it was told {value}"] = None
+
     with ExitStack() as refusals:
         for target, word, answer in _REFUSED:
             refusals.enter_context(mock.patch.object(target, word, answer))
         function = _function(path, name)
-        with torch.device("meta"), OnMeta():
+        with on_meta(told):
             made = function()
+    for text in asked:
+        note(text)
     if not isinstance(made, Training):
         if not isinstance(made, tuple) or not 2 <= len(made) <= 4 or not isinstance(made[0], torch.nn.Module):
             raise PeakmemError(
                 f"{name}() must return (module, inputs[, optimizer[, loss]]), not {printable(type(made).__name__)}"
             )
         made = Training(*made)
-    if any(isinstance(t, _LAZY) for t in (*made.module.parameters(), *made.module.buffers())):
+    kept = [*made.module.parameters(), *made.module.buffers()]
+    for part, held in (("module holds", kept), ("inputs hold", pytree.tree_leaves(made.inputs))):
+        for tensor in held:
+            dense = not isinstance(tensor, torch.Tensor) or tensor.layout is torch.strided and not tensor.is_nested
+            if not dense:
+                refuse_layout(tensor, f"the {part}")
+    if any(isinstance(tensor, _LAZY) for tensor in kept):
         _settle(made)
     return made
 
@@ -169,21 +227,28 @@ _REFUSED: tuple[tuple[Any, str, Any], ...] = (
 )
 
 
-def _plan(training: Training, options: Mapping[str, Any]) -> Step:
+def _plan(training: Training, options: Mapping[str, Any], notes: list[str]) -> Step:
+    def chosen(output: Any) -> torch.Tensor:
+        if isinstance(output, (tuple, list)) and _FIRST not in notes:
+            notes.append(_FIRST)
+        return scalar_of(output)
+
     fields = {
         name: value for name, value in options.items() if name in ("accumulation", "clip", "set_to_none", "steps")
     }
     autocast = options.get("autocast")
     cast = None if autocast is None else DTYPES[autocast]
-    return Step(loss=training.loss or scalar_of, autocast=cast, **fields)
+    return Step(loss=training.loss or chosen, autocast=cast, **fields)
 
 
 def _function(path: Path, name: str) -> Callable[[], Any]:
     sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    # A file that is called torch.py, or like another module that is loaded, does not stand for it.
+    called = path.stem if path.stem not in sys.modules else f"{path.stem} of {path.parent}"
+    spec = importlib.util.spec_from_file_location(called, path, loader=SourceFileLoader(called, str(path)))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[called] = module
     spec.loader.exec_module(module)
     function = getattr(module, name, None)
     if not callable(function):
@@ -199,17 +264,15 @@ def _fresh(tensor: torch.Tensor, device: str) -> torch.Tensor:
 def _optimizer(training: Training, moved: Mapping[int, torch.Tensor], sharded: bool) -> Any:
     trained = [p for p in training.module.parameters() if p.requires_grad]
     if training.optimizer is None:
+        if not trained:
+            raise PeakmemError("the module has no parameter that is trained (requires_grad): AdamW has nothing to do")
         return torch.optim.AdamW(trained)
-    if not hasattr(training.optimizer, "param_groups"):
-        return training.optimizer(trained)
-    if sharded:
+    if sharded and not callable(training.optimizer):
         raise PeakmemError(
             "with --shard fsdp2 parameters are replaced by shards: return a function of the parameters in "
             "place of an optimizer, for instance torch.optim.AdamW"
         )
-    for group in training.optimizer.param_groups:
-        group["params"] = [moved.get(id(p), p) for p in group["params"]]
-    return training.optimizer
+    return of_user(training.optimizer, trained, moved)
 
 
 def _tensors(inputs: Any) -> dict[str, torch.Tensor]:
@@ -218,13 +281,17 @@ def _tensors(inputs: Any) -> dict[str, torch.Tensor]:
 
 
 def scalar_of(output: Any) -> torch.Tensor:
-    """Return the loss in a module's output: ``.loss``, ``["loss"]``, or the output itself if it has one element.
+    """Return the loss in a module's output: ``.loss``, ``["loss"]``, the first of a tuple, or the output itself.
 
+    It has one element.
     Raises `PeakmemError` if there is none.
     """
     if isinstance(output, Mapping) and "loss" in output:
         output = output["loss"]
     output = getattr(output, "loss", output)
+    if isinstance(output, (tuple, list)) and output:
+        output = output[0]
     if isinstance(output, torch.Tensor) and output.numel() == 1:
         return output
-    raise PeakmemError("the module's output holds no loss: return a fourth value, a function from output to scalar")
+    raise PeakmemError("the module's output holds no loss (a scalar, .loss, [\"loss\"], or a tuple that begins with "
+                       "it): return a fourth value, a function from output to scalar")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from peakmem.answers import Headroom
-from peakmem.errors import Impossible, Missing, printable
+from peakmem.errors import Impossible, Missing, Unreadable, printable
 from peakmem.ledger import ByKind, Ledger
 from peakmem.quantity import GIB, gib
 from peakmem.views.colours import COLOURS, colour
 from peakmem.views.timeline import events_of
 from peakmem.views.words import about, clean, moment_words
 
+NEEDS = "--plot needs matplotlib: pip install 'peakmem[plot]'"
 SUFFIXES = (".png", ".svg", ".pdf")
 INK, QUIET = "#222222", "#666666"
 
@@ -23,8 +26,7 @@ def save(ledger: Ledger, path: str, headroom: Headroom | None = None, timeline: 
     headroom: a line at what the GPU has; timeline: a second panel, live bytes after every event.
     Errors: Impossible for another suffix, or where there is no timeline; Missing without matplotlib; OSError.
     """
-    if Path(path).suffix.lower() not in SUFFIXES:
-        raise Impossible(f"--plot {printable(path)}: the name must end in {', '.join(SUFFIXES)}")
+    _suffixed(path)
     events = events_of(ledger) if timeline else ()
     if timeline and not events:
         raise Impossible("this ledger has no timeline: leave --timeline out")
@@ -32,7 +34,7 @@ def save(ledger: Ledger, path: str, headroom: Headroom | None = None, timeline: 
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError:
-        raise Missing("--plot needs matplotlib: pip install 'peakmem[plot]'") from None
+        raise Missing(NEEDS) from None
     # Without a fixed salt and date two equal pictures would differ in their bytes.
     with matplotlib.rc_context({"svg.hashsalt": "peakmem", "hatch.linewidth": 0.6, "font.size": 9}):
         figure = Figure(figsize=(8, 7.4 if events else 4.4), layout="constrained")
@@ -47,6 +49,21 @@ def save(ledger: Ledger, path: str, headroom: Headroom | None = None, timeline: 
         else:
             key = "Date" if Path(path).suffix.lower() == ".svg" else "CreationDate"
             figure.savefig(path, metadata={key: None})
+
+
+def ready(path: str) -> None:
+    """Refuse early what `save` would refuse after the work. Errors: Impossible, Missing, Unreadable."""
+    _suffixed(path)
+    if find_spec("matplotlib") is None:
+        raise Missing(NEEDS)
+    file = Path(path)
+    if file.is_dir() or not file.parent.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise Unreadable(f"--plot {printable(path)}: cannot be written there")
+
+
+def _suffixed(path: str) -> None:
+    if Path(path).suffix.lower() not in SUFFIXES:
+        raise Impossible(f"--plot {printable(path)}: the name must end in {', '.join(SUFFIXES)}")
 
 
 def dollars(text: str) -> str:
