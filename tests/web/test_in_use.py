@@ -30,7 +30,9 @@ def test_nothing_lies_behind_the_chart(page: Any, height: int) -> None:
 
 def test_a_phone_keeps_the_number_above_the_bars(opened: Any, address: str) -> None:
     page = opened(address + START, viewport={"width": 320, "height": 700})
+    until(page, "document.querySelector('.fits').textContent.includes('reserved by')")  # the chart is painted anew
     page.locator("form [name=checkpoint]").focus()
+    page.wait_for_timeout(100)
     peak, chart, control = (page.locator(one).bounding_box()
                             for one in (".peak", ".picture svg", "form [name=checkpoint]"))
     assert peak["y"] >= 0 and peak["y"] + peak["height"] <= chart["y"] + 4
@@ -112,3 +114,9 @@ def test_no_name_of_a_setting_is_cut(opened: Any, address: str, width: int) -> N
             assert select.evaluate("""x => { const c = document.createElement('canvas').getContext('2d');
                 c.font = getComputedStyle(x).font; return c.measureText(x.selectedOptions[0].text).width; }""") < (
                 select.bounding_box()["width"] - 40)
+
+
+def test_no_rule_is_cut_on_a_phone(opened: Any, address: str) -> None:
+    page = opened(address + START, viewport={"width": 320, "height": 700})
+    until(page, "document.querySelector('.rule.activations .numbers')")
+    assert page.eval_on_selector_all(".rule .formula", "all => all.every((x) => x.scrollHeight <= x.clientHeight + 1)")
