@@ -154,6 +154,16 @@ def nested() -> Any:
     return Outer(nn.ReLU()), torch.nested.nested_tensor(rows, layout=torch.jagged)
 
 
+def no_scalar() -> Any:
+    """A loss of many elements."""
+    return nn.Linear(4, 3), torch.empty(2, 4), None, lambda y: y
+
+
+def no_loss() -> Any:
+    """A number in the loss's place."""
+    return nn.Linear(4, 3), torch.empty(2, 4), None, 7
+
+
 class Mute(Exception):
     """An error that cannot say what it is."""
 

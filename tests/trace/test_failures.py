@@ -71,6 +71,8 @@ def test_the_loss_of_a_tuple_is_noted(worker: Worker) -> None:
     ("bye", r"the traced code ended its process: SystemExit 'bye \\x1b\[31m'"),
     ("child", r"starts another process.*num_workers=0\), hard_models\.py:\d+$"),
     ("again", "LBFGS.*: its step calls the model again"),
+    ("no_scalar", "fourth value must be a function from the module's output to a scalar"),
+    ("no_loss", "fourth value must be a function from the module's output to a scalar"),
     ("frozen", "no parameter that is trained"),
     ("no_optimizer", "must be an optimizer.* not 'int'"),
 ])

@@ -103,9 +103,7 @@ def _told(error: BaseException, file: str) -> str:
     return ", ".join(part for part in (failures.said(error), failures.where(error, file)) if part)
 
 
-def _as_json(
-    file: str, name: str, gpu: str, options: Mapping[str, Any], at_work: list[Tracer]
-) -> dict[str, Any]:
+def _as_json(file: str, name: str, gpu: str, options: Mapping[str, Any], at_work: list[Tracer]) -> dict[str, Any]:
     sharding = options.get("sharding")
     fake = fake_gpu.set_up(fallback=sharding is None)
     seen = profile(gpu)
@@ -228,7 +226,12 @@ _REFUSED: tuple[tuple[Any, str, Any], ...] = (
 
 
 def _plan(training: Training, options: Mapping[str, Any], notes: list[str]) -> Step:
-    def chosen(output: Any) -> torch.Tensor:
+    def chosen(output: Any) -> Any:
+        if training.loss is not None:
+            loss = training.loss(output) if callable(training.loss) else None
+            if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+                raise PeakmemError("the fourth value must be a function from the module's output to a scalar tensor")
+            return loss
         if isinstance(output, (tuple, list)) and _FIRST not in notes:
             notes.append(_FIRST)
         return scalar_of(output)
@@ -238,7 +241,7 @@ def _plan(training: Training, options: Mapping[str, Any], notes: list[str]) -> S
     }
     autocast = options.get("autocast")
     cast = None if autocast is None else DTYPES[autocast]
-    return Step(loss=training.loss or chosen, autocast=cast, **fields)
+    return Step(loss=chosen, autocast=cast, **fields)
 
 
 def _function(path: Path, name: str) -> Callable[[], Any]:
