@@ -109,7 +109,8 @@ def test_what_grows_is_told_with_its_sizes(page: Any) -> None:
 @pytest.mark.parametrize("width", [320, 1280])
 def test_no_name_of_a_setting_is_cut(opened: Any, address: str, width: int) -> None:
     page = opened(address + START, viewport={"width": width, "height": 800})
-    for name in ("precision", "checkpoint", "attention"):
+    page.select_option("form [name=optimizer]", "adamw-8bit")
+    for name in ("precision", "checkpoint", "attention", "optimizer"):
         for select in page.locator(f"select[name={name}]").all():
             assert select.evaluate("""x => { const c = document.createElement('canvas').getContext('2d');
                 c.font = getComputedStyle(x).font; return c.measureText(x.selectedOptions[0].text).width; }""") < (

@@ -122,7 +122,7 @@ export class Form {
     control.title = plain(row.help);
     const said = h("p", { class: "small said" }, folded ? plain(row.help) : "");
     said.usual = said.textContent;
-    const made = h("div", { class: `field${row.type === "bool" ? " check" : ""}${["gpu", "precision"].includes(name) ? " wide" : ""}`, "data-field": name }, h("label", {}, h("span", {}, label(name)), control), reference, more, said);
+    const made = h("div", { class: `field${row.type === "bool" ? " check" : ""}${["gpu", "precision", "optimizer"].includes(name) ? " wide" : ""}`, "data-field": name }, h("label", {}, h("span", {}, label(name)), control), reference, more, said);
     this.fields[name] = { made, said, controls: more?.tagName === "INPUT" ? [control, more] : [control] };
     return made;
   }
