@@ -123,12 +123,22 @@ def test_what_cannot_be_is_told_before_the_file_is_run(
         run([f"{FILE}:all_ask", *words])
 
 
+def heard() -> None:
+    """A shell lets what it starts in the background ignore Ctrl-C, and its children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupted_trace_says_nothing(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "peakmem", "trace", f"{FILE}:loops"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
-        time.sleep(1.5)
-        os.killpg(running.pid, signal.SIGINT)
-        told = running.communicate(timeout=20)[1]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                          preexec_fn=heard) as running:
+        try:
+            time.sleep(1.5)
+            os.killpg(running.pid, signal.SIGINT)
+            told = running.communicate(timeout=60)[1]
+        finally:
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)
     assert running.returncode == 130
     assert not [line for line in told.splitlines() if not line.startswith("peakmem: ")]
 
