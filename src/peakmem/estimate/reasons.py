@@ -45,7 +45,7 @@ def mark(line: Line, others: list[Line]) -> str:
     """What none of the others has: the end of its name, its name, its size, its birth, or the last three."""
     whole = lambda line: f"{line.kind}, {line.name}, {line.formula}, {line.born}"  # noqa: E731
     for what in (lambda line: line.name.rsplit("/", 1)[-1], lambda line: line.name, lambda line: line.formula,
-                 lambda line: line.born, whole):
+                 lambda line: line.born, lambda line: f"{line.name.rsplit('/', 1)[-1]}, {line.born}", whole):
         if len({what(other) for other in others}) == len(others):
             break
     return str(what(line))
