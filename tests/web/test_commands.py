@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +80,18 @@ def test_the_browsers_package_has_no_server() -> None:
     for name in ("server", "listen", "guard", "pool", "worker", "openapi"):
         assert f"peakmem/web/{name}.py" not in names
     assert package() == package()
+
+
+def test_the_browsers_package_imports_what_it_holds(tmp_path: Path) -> None:
+    """An estimate for training and one for a server, by the modules of the zip and no others."""
+    (tmp_path / "peakmem.zip").write_bytes(package())
+    code = """if True:
+        import sys
+        sys.path[:0] = ["peakmem.zip"]
+        from peakmem.web.answer import estimate_json
+        assert "peakmem.zip" in sys.modules["peakmem"].__file__
+        for run in ("training", "inference"):
+            print(estimate_json('{"model":"gpt2","settings":{"run":"%s"}}' % run)[:9])
+    """
+    found = subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert found.stdout == '{"ledger"\n{"ledger"\n', found.stderr

@@ -16,8 +16,9 @@ from peakmem.web.page import asset
 
 NEEDED = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "pyodide-lock.json", "python_stdlib.zip")
 NOTICES = ("LICENSE", "README.md")
-LEFT_OUT = frozenset({"trace", "measure", "cli", "assets", "__pycache__", "server.py", "listen.py", "guard.py",
-                      "pool.py", "worker.py", "openapi.py"})
+LEFT_OUT = frozenset({"trace", "measure", "cli", "web/assets", *(f"web/{name}.py" for name in (
+    "server", "listen", "guard", "pool", "worker", "openapi"))})
+"""By their paths in the package: another folder may have a module of the same name."""
 LARGEST = 64 * 2**20
 
 
@@ -44,7 +45,7 @@ def modules(folder: Traversable, path: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         name = f"{path}/{entry.name}"
-        if entry.name in LEFT_OUT:
+        if name.partition("/")[2] in LEFT_OUT or entry.name == "__pycache__":
             continue
         if entry.is_dir():
             found += modules(entry, name)
