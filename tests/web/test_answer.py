@@ -139,7 +139,8 @@ def test_a_link_is_read_back() -> None:
 @pytest.mark.parametrize("text,told", [
     ('{"settings":{"batch":2,"batch":3}}', "has 'batch' twice"),
     ('{"model":"gpt2","model":"bert-base"}', "'model' twice"),
-    ('{"settings":{"batch":"1_0"}}', "not a whole number"), ('{"settings":{"sequence":"١٢٨"}}', "not a whole number"),
+    ('{"settings":{"batch":"1_0"}}', "not a whole number"),
+    ('{"settings":{"sequence":"١٢٨"}}', "not a whole number"),
     ('{"settings":{"dropout":"0.1_0"}}', "not a number"), ('{"sizes":{"layers":"1__000"}}', "not a whole number"),
     ('{"settings":{"dropout":"nan"}}', "not a number"),
 ])

@@ -48,6 +48,7 @@ def test_a_link_holds_a_config(capsys: Any) -> None:
     (["--from-url", "#v=1&model=/etc/passwd"], "unknown model"), (["--from-url", "#v=1&model=gpt2&x=1"], "x"),
     (["--from-url", "#v=1&model=gpt2", "--fail-over", "90"], "the link names none"),
     (["--from-url", "#v=1&model=gpt2&batch=-1"], "out of range"),
+    (["--from-url", "#v=1&model=big.json&config=too-long"], "'big.json', which was too long for it: give the file"),
 ])
 def test_mistakes_are_one_line(capsys: Any, words: list[str], told: str) -> None:
     assert main(["estimate", *words]) == 2

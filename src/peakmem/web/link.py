@@ -31,6 +31,9 @@ def from_url(url: str) -> dict[str, Any]:
         raise Unreadable(f"{printable(url)} is no link of peakmem's page: those have #v=1&model=…")
     request: dict[str, Any] = {"model": given.pop("model", "custom"), "settings": {}}
     config = given.pop("config", "")
+    if config == "too-long":
+        raise Impossible(f"the link does not hold {printable(request['model'])}, which was too long for it: give the "
+                         "file")
     if config:
         from peakmem.readers.json_file import parse
 

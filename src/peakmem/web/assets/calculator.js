@@ -1,7 +1,7 @@
 /** Section 5: settings on one side, the answer in sight on the other. */
 import { bare, count, gib, h, kinds, letters, moment, momentTitle, named, people, swatch, title, announce } from "./format.js";
-import { ask, mode } from "./ask.js";
-import { atRest, goTo, on, pin, request, state, tellAll } from "./store.js";
+import { ask, key, mode } from "./ask.js";
+import { atRest, current, goTo, on, pin, request, state, tellAll } from "./store.js";
 import { draw } from "./chart.js";
 import { Form } from "./form.js";
 import { Timeline } from "./timeline.js";
@@ -45,6 +45,7 @@ export class Calculator extends HTMLElement {
     on("answer", () => this.draw());
     on("details", () => this.details());
     on("moment", () => { this.paint(); this.tell(); });
+    for (const name of ["change", "answer", "error", "pin"]) on(name, () => { this.pinner.disabled = !state.pinned && !current(); });
     on("pin", () => { this.paint(); this.compare(); });
     on("error", () => this.fail(state.error === "unanswered" ? this.unanswered() : state.error));
     atRest(() => this.retime());
@@ -70,7 +71,7 @@ export class Calculator extends HTMLElement {
   }
   fail(text) {
     this.error.textContent = text;
-    this.classList.toggle("stale", Boolean(text));
+    this.classList.toggle("stale", Boolean(text) && !current());
   }
 
   drop() {
@@ -244,6 +245,8 @@ function differences(a, b) {
   const flat = (r) => ({ model: r.model, ...r.sizes, ...r.settings });
   const [x, y] = [flat(a), flat(b)];
   const changed = [...new Set([...Object.keys(x), ...Object.keys(y)])].filter((name) => String(x[name]) !== String(y[name]));
-  return changed.length ? changed.map((name) => `${name}: ${x[name] ?? "default"} → ${y[name] ?? "default"}`).join(", ") : "Change a setting: the outline stays where it is.";
+  const files = x.model === y.model && key(a.config ?? null) !== key(b.config ?? null) ? [`model: ${x.model} → another file of this name`] : [];
+  const told = [...files, ...changed.map((name) => `${name}: ${x[name] ?? "default"} → ${y[name] ?? "default"}`)];
+  return told.length ? told.join(", ") : "Change a setting: the outline stays where it is.";
 }
 customElements.define("pm-calculator", Calculator);

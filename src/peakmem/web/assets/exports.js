@@ -1,6 +1,6 @@
 /** Take it along: command line, Python, link, picture, table. */
-import { gib, h, announce, kinds, letter, title } from "./format.js";
-import { address, setting, state } from "./store.js";
+import { gib, h, announce, kinds, letter, tell, title } from "./format.js";
+import { address, current, missed, on, setting, state } from "./store.js";
 
 const quoted = (text) => (/^[\w.,+:/=*-]+$/.test(text) ? text : `'${String(text).replaceAll("'", "'\\''")}'`);
 const flag = (name) => `--${name.replaceAll("_", "-")}`;
@@ -128,12 +128,25 @@ async function copy(text, what, shown) {
   }
 }
 
+function copyLink(shown) {
+  copy(address(), "Link", shown);
+  if (missed()) tell(missed());
+}
+
+/** What takes numbers along waits for those of the settings that are shown. */
+function whileCurrent(button) {
+  for (const name of ["change", "answer", "error"]) on(name, () => { button.disabled = !current(); });
+  return button;
+}
+
 export function tools(svg) {
   const shown = h("pre", { class: "copied", hidden: true, tabindex: 0 });
+  on("change", () => { shown.hidden = true; }); // it would say what was
   const button = (text, what) => h("button", { type: "button", onclick: what }, text);
+  const taking = (text, what) => whileCurrent(button(text, what));
   return [
-    h("span", { class: "quiet" }, "Copy"), button("command line", () => copy(command(), "Command line", shown)), button("Python", () => copy(python(), "Python", shown)), button("link", () => copy(address(), "Link", shown)),
-    h("span", { class: "quiet" }, "Save"), button("PNG", async () => save(await png(svg()), "image/png", "peakmem.png")), button("SVG", () => save(standalone(svg()).text, "image/svg+xml", "peakmem.svg")), button("CSV", () => save(csv(), "text/csv", "peakmem.csv")),
+    h("span", { class: "quiet" }, "Copy"), button("command line", () => copy(command(), "Command line", shown)), button("Python", () => copy(python(), "Python", shown)), button("link", () => copyLink(shown)),
+    h("span", { class: "quiet" }, "Save"), taking("PNG", async () => save(await png(svg()), "image/png", "peakmem.png")), taking("SVG", () => save(standalone(svg()).text, "image/svg+xml", "peakmem.svg")), taking("CSV", () => save(csv(), "text/csv", "peakmem.csv")),
     shown,
   ];
 }

@@ -1,6 +1,7 @@
 /** The settings: one control for each row of the field table, the common ones first. */
-import { h, people } from "./format.js";
-import { state, change } from "./store.js";
+import { h, people, tell } from "./format.js";
+import { parse } from "./ask.js";
+import { state, change, missed } from "./store.js";
 
 const FIRST = ["model", "gpu", "run", "sequence", "batch", "precision", "optimizer", "attention", "checkpoint", "implementation"];
 const SECOND = ["accumulation", "lora_rank", "shard", "gpus"];
@@ -63,10 +64,12 @@ export class Form {
     if (!file) return;
     try {
       if (file.size > 1e6) throw new Error("it is larger than 1 MB");
-      const config = JSON.parse(await file.text());
+      const config = parse(await file.text());
       if (!config || typeof config !== "object" || Array.isArray(config)) throw new Error("it holds no fields of a model");
       this.refuse("");
-      await change({ model: file.name.slice(0, 60), config }, { push: true });
+      const done = change({ model: file.name.slice(0, 60), config }, { push: true });
+      tell(missed());
+      await done;
     } catch (error) {
       this.refuse(`${file.name} cannot be read: ${error instanceof SyntaxError ? "it is not JSON" : error.message}`);
     }
@@ -107,7 +110,10 @@ export class Form {
     } else if (row.type === "bool") {
       control = h("input", { name, type: "checkbox", onchange: () => set(control.checked) });
     } else if (row.type === "int" || row.type === "float") {
-      control = h("input", { name, type: "number", min: row.least, max: row.most, step: row.type === "int" ? 1 : "any", inputmode: "decimal", oninput: () => { if (control.value !== "") set(Number(control.value)); } });
+      control = h("input", { name, type: "number", min: row.least, max: row.most, step: row.type === "int" ? 1 : "any", inputmode: "decimal", placeholder: row.default,
+        // Emptied it is the default again, which then stands there.
+        oninput: () => { if (!control.validity.badInput) set(control.value === "" ? null : Number(control.value)); },
+        onblur: () => { if (control.value === "") control.value = String(state.settings[name] ?? row.default); } });
       if (SLIDERS[name]) {
         const stops = powers(SLIDERS[name]);
         const slider = h("input", { type: "range", min: 0, max: stops.length - 1, step: 1, "aria-label": `${label(name)}, by powers of two`, oninput: () => { control.value = stops[slider.valueAsNumber]; set(stops[slider.valueAsNumber]); } });
@@ -164,7 +170,9 @@ export class Form {
     }
   }
   put(control, value) {
-    if (control !== document.activeElement || control.type === "range") control.value = String(value);
+    if (control === document.activeElement && control.type !== "range") return;
+    const number = control.type !== "number" || (value !== "" && Number.isFinite(Number(value)));
+    control.value = number ? String(value) : ""; // of other words a browser complains
   }
 
   /** What the model is, where nothing else was given: as placeholders of the sizes. */

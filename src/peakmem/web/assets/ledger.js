@@ -112,7 +112,8 @@ export class Check extends HTMLElement {
     const { ledger } = state.answer;
     const room = state.room ?? state.answer.room;
     const peak = ledger.peak.bytes;
-    const given = Object.fromEntries(Object.entries(this.inputs).map(([name, input]) => [name, input.value === "" ? 0 : Number(input.value) * 2 ** 30]));
+    const wrong = Object.entries(this.inputs).filter(([, input]) => input.validity.badInput || Number(input.value) < 0).map(([name]) => name);
+    const given = Object.fromEntries(Object.entries(this.inputs).map(([name, input]) => [name, Math.max(0, Number(input.value)) * 2 ** 30]));
     const used = Math.max(peak, room?.used ?? 0);
     const workspace = room?.allocated ? room.allocated - peak : 0;
     const top = Math.max(used + (room?.context[1] ?? 0), ...Object.values(given), 1) * 1.02;
@@ -122,7 +123,7 @@ export class Check extends HTMLElement {
     const byKind = kinds().map((kind) => [ledger.peak.by_kind[kind] ?? 0, kind]);
     const rows = [bar("counted", byKind, gib(peak))];
     if (room) rows.push(bar(`expected on ${room.gpu}`, [...byKind, [workspace, "temporary"], [used - peak - workspace, "cache"], [room.context[1], "context"]], `up to ${gib(used + room.context[1])}`));
-    const told = [];
+    const told = wrong.map((name) => `${name}: give what was measured, a number of GiB above 0.`);
     if (given.allocated) {
       rows.push(bar("allocated", [[Math.min(peak, given.allocated), "plain"], [given.allocated - peak, "temporary"]], gib(given.allocated)));
       const apart = given.allocated - peak;

@@ -69,8 +69,7 @@ async function main() {
   await pause();
   part("pm-calculator").show(tables);
   await pause();
-  const unknown = begin();
-  if (unknown.length) tell(`The link says things that are unknown here: ${unknown.join(", ")}`);
+  begin(tell);
   addEventListener("engine", () => { tell(""); announce("The calculator is live."); });
   addEventListener("engine-failed", (event) => tell(`The calculator did not start: ${/** @type {any} */ (event).detail}`));
   if (mode === "live") tell("Loading the calculator (6 MB, once)…");

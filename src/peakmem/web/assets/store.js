@@ -1,9 +1,9 @@
 /** One state, one event for each thing that changes. The engine is asked from here and from nowhere else. */
-import { ask, has, live, slow } from "./ask.js";
+import { ask, has, key, live, slow } from "./ask.js";
 import { toHash, fromHash } from "./url.js";
 
 export const start = { model: "llama-3.1-8b", config: null, sizes: {}, settings: { gpu: "H100 SXM 80GB" } };
-export const state = { ...structuredClone(start), moment: -1, answer: null, room: null, error: "", pinned: null };
+export const state = { ...structuredClone(start), moment: -1, answer: null, of: "", room: null, error: "", pinned: null };
 export const events = new EventTarget();
 
 export const on = (name, what) => events.addEventListener(name, what);
@@ -41,19 +41,28 @@ export function change({ model, config, sizes, settings }, { push = false } = {}
     }
   }
   clearTimeout(writing);
-  if (push) history.pushState(null, "", toHash(state));
+  if (push) history.pushState(...entry());
   else writing = setTimeout(address, 200); // browsers refuse more than some writes a second
   emit("change");
   return refresh();
 }
 
 let writing = 0;
+function entry() {
+  const { hash, beside } = toHash(state);
+  return [beside, "", hash];
+}
 /** The link to what is shown, in the address line, too. */
 export function address() {
   clearTimeout(writing);
-  history.replaceState(null, "", toHash(state));
+  history.replaceState(...entry());
   return location.href;
 }
+/** Where the link does not hold all of the state: a word about it. */
+export const missed = () => (toHash(state).beside ? `${state.model} is too long for a link. This browser keeps it; whoever else opens the link needs the file.` : "");
+
+/** Whether the numbers are those of the settings that are shown. */
+export const current = () => state.answer !== null && state.of === key(request());
 
 /** Replace everything, as a link does. */
 export function load(given) {
@@ -75,6 +84,7 @@ export async function refresh() {
   const whole = request({ lines: 0, allocator: false });
   const first = live() && !has(whole) ? request({ ask: "chart" }) : whole;
   if (!taken(await ask(first, "estimate"), turn)) return;
+  state.of = key(request());
   state.room = null;
   emit("answer");
   performance.measure("answer", { start: began });
@@ -122,15 +132,21 @@ export function goTo(index) {
 }
 
 export function pin(on) {
-  state.pinned = on && state.answer ? { request: request(), answer: state.answer } : null;
+  state.pinned = on && current() ? { request: request(), answer: state.answer } : null;
   emit("pin");
 }
 
-export function begin() {
-  const { found, unknown } = fromHash(location.hash);
+/** Show what the link says. `tell` is given what is wrong with it, or "". */
+export function begin(tell) {
+  const read = () => {
+    const { found, wrong } = fromHash(location.hash, history.state);
+    if (found) tell(wrong);
+    return found;
+  };
+  const found = read();
   if (found) Object.assign(state, structuredClone(start), found);
   const follow = () => {
-    const { found } = fromHash(location.hash);
+    const found = read();
     if (found) load(found);
   };
   addEventListener("hashchange", follow);
@@ -138,6 +154,5 @@ export function begin() {
   addEventListener("engine", () => refresh());
   emit("change");
   refresh();
-  return unknown;
 }
 

@@ -1,5 +1,9 @@
 /** The state as a link: #v=1&model=…&sequence=…; what is not the default, by its own name. */
+import { key, parse } from "./ask.js";
+
 const PARTS = ["model", "config"];
+const LONGEST = 99_000; // the command line reads back 100,000 with the address
+const ELSEWHERE = "too-long";
 let sizes = new Set();
 let settings = new Set();
 
@@ -8,12 +12,15 @@ export function setNames(tables) {
   settings = new Set(tables.fields.map((row) => row.name));
 }
 
+/** The link, and what of the state it is too short for: the browser keeps that beside it. */
 export function toHash(state) {
+  const whole = written(state, state.config && key(state.config));
+  return whole.length <= LONGEST ? { hash: whole, beside: null } : { hash: written(state, ELSEWHERE), beside: { config: state.config } };
+}
+
+function written(state, config) {
   const found = new URLSearchParams([["v", "1"], ["model", state.model]]);
-  if (state.config) {
-    const text = JSON.stringify(state.config);
-    if (text.length <= 4000) found.set("config", text);
-  }
+  if (config) found.set("config", config);
   for (const part of [state.sizes, state.settings]) {
     for (const [name, value] of Object.entries(part)) found.set(name, String(value));
   }
@@ -21,23 +28,30 @@ export function toHash(state) {
   return "#" + found.toString().replace(/%2C/g, ",");
 }
 
-/** What a link says, and the names in it that mean nothing here. */
-export function fromHash(hash) {
+/** What a link says, with what lies beside it in the browser; and what is wrong with it, in words. */
+export function fromHash(hash, beside) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
-  if (!given.has("v")) return { found: null, unknown: [] };
-  const found = { model: given.get("model") || "custom", config: null, sizes: {}, settings: {} };
+  if (!given.has("v")) return { found: null, wrong: "" };
+  const found = { model: given.getAll("model").at(-1) || "custom", config: null, sizes: {}, settings: {} };
   const unknown = [];
+  const wrong = [];
+  const twice = new Set([...given.keys()].filter((name) => given.getAll(name).length > 1));
+  if (twice.size) wrong.push(`The link says twice: ${[...twice].join(", ")}; the last is taken.`);
   for (const [name, value] of given) {
     if (name === "v" || PARTS.includes(name)) continue;
     if (value === "") continue;
     if (settings.has(name)) found.settings[name] = value;
     else if (sizes.has(name)) found.sizes[name] = value;
-    else unknown.push(name);
+    else if (!unknown.includes(name)) unknown.push(name);
   }
+  const config = given.getAll("config").at(-1);
   try {
-    if (given.get("config")) found.config = JSON.parse(given.get("config") ?? "");
+    if (config === ELSEWHERE) found.config = beside?.config ?? null;
+    else if (config) found.config = parse(config);
   } catch {
-    unknown.push("config");
+    wrong.push("The config in the link is not JSON.");
   }
-  return { found, unknown };
+  if (config === ELSEWHERE && !found.config) wrong.push(`${found.model} was too long for a link: open the file again.`);
+  if (unknown.length) wrong.push(`The link says things that are unknown here: ${unknown.join(", ")}`);
+  return { found, wrong: wrong.join(" ") };
 }
