@@ -71,7 +71,8 @@ def test_one_that_is_too_long_is_kept_and_said(opened: Any, address: str, page: 
 def test_infinity_in_a_config(opened: Any, address: str, page: Any) -> None:
     """As Mamba-2's files have it; not JSON by its book, but Python's."""
     text = ('{"model_type": "mamba2", "hidden_size": 256, "num_hidden_layers": 2, "vocab_size": 1000, '
-            '"state_size": 64, "num_heads": 8, "head_dim": 64, "time_step_limit": [0.0, Infinity], "note": "NaN, \\"Infinity", '
+            '"state_size": 64, "num_heads": 8, "head_dim": 64, "time_step_limit": [0.0, Infinity], '
+            '"note": "NaN, \\"Infinity", '
             '"low": -Infinity, "none": NaN}')
     opens(page, text)
     until(page, "location.hash.includes('Infinity')")
