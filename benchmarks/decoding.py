@@ -9,8 +9,6 @@ Needs transformers and peft.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -25,6 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from generation import PRECISIONS, next_of
+from recorded import recorded
 
 from peakmem.tables.kernels import GPU
 from peakmem.trace import fake_gpu, hf
@@ -121,25 +120,10 @@ def traced(setting: Mapping[str, Any]) -> dict[str, list[int]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Compare the engine with decoders that generate.")
-    parser.add_argument("--only", default="", help="a word in the names of the runs that are wanted")
-    parser.add_argument("--write", type=Path, help="a file for the records, for the tests")
-    arguments = parser.parse_args()
+    """Trace and compare every run."""
     transformers.logging.set_verbosity_error()
-    records, off = [], 0
-    for setting in settings():
-        if arguments.only not in setting["id"]:
-            continue
-        record = setting | {"events": traced(setting)}
-        records.append(record)
-        different = [phase for phase, (ours, want) in compared(record).items() if ours != want]
-        off += bool(different)
-        print(f"{'off   ' if different else 'equal '} {setting['id']} {', '.join(different)}", flush=True)
-    if arguments.write:
-        lines = ",\n".join(json.dumps(record, separators=(",", ":")) for record in records)
-        arguments.write.write_text(f"[{lines}]\n", encoding="utf-8")
-    print(f"{len(records) - off} equal, {off} off")
-    return 1 if off else 0
+    return recorded("Compare the engine with decoders that generate.", settings(),
+                    lambda setting: {"events": traced(setting)}, compared)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ diffusers.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -22,6 +20,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from recorded import recorded
 
 from peakmem.tables.kernels import GPU
 from peakmem.trace import fake_gpu, hf, step
@@ -131,27 +131,16 @@ def events_of(tracer: Tracer) -> dict[str, list[int]]:
     return found
 
 
+def record_of(setting: dict[str, Any]) -> dict[str, Any]:
+    """Events; and once for each model, its parameters."""
+    once = setting["precision"] == "bf16" and setting["run"] == "training"
+    return {"events": traced(setting)} | (
+        {"parameters": parameters_of(CONFIGS[setting["config"]])} if once else {})
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Compare the engine with traced steps of tiny diffusion models.")
-    parser.add_argument("--only", default="", help="a word in the names of the runs that are wanted")
-    parser.add_argument("--write", type=Path, help="a file for the records, for the tests")
-    arguments = parser.parse_args()
-    records, off = [], 0
-    for setting in settings():
-        if arguments.only not in setting["id"]:
-            continue
-        record = setting | {"events": traced(setting)}
-        if setting["precision"] == "bf16" and setting["run"] == "training":
-            record["parameters"] = parameters_of(CONFIGS[setting["config"]])
-        records.append(record)
-        different = [phase for phase, (ours, want) in compared(record).items() if ours != want]
-        off += bool(different)
-        print(f"{'off   ' if different else 'equal '} {setting['id']} {', '.join(different)}", flush=True)
-    if arguments.write:
-        lines = ",\n".join(json.dumps(record, separators=(",", ":")) for record in records)
-        arguments.write.write_text(f"[{lines}]\n", encoding="utf-8")
-    print(f"{len(records) - off} equal, {off} off")
-    return 1 if off else 0
+    """Trace and compare every run."""
+    return recorded("Compare the engine with traced steps of tiny diffusion models.", settings(), record_of, compared)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ compared. Exit 1 when any is off. Needs transformers.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -23,6 +21,8 @@ import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from recorded import recorded
 
 from peakmem.readers.hf_config import CLASSES
 from peakmem.tables.kernels import GPU
@@ -187,25 +187,10 @@ def next_of(out: Any, shape: torch.Size) -> torch.Tensor:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Compare the engine with traced forward passes and generation.")
-    parser.add_argument("--only", default="", help="a word in the names of the runs that are wanted")
-    parser.add_argument("--write", type=Path, help="a file for the records, for the tests")
-    arguments = parser.parse_args()
+    """Trace and compare every run."""
     transformers.logging.set_verbosity_error()
-    records, off = [], 0
-    for setting in settings():
-        if arguments.only not in setting["id"]:
-            continue
-        record = setting | {"events": traced(setting)}
-        records.append(record)
-        different = [phase for phase, (ours, want) in compared(record).items() if ours != want]
-        off += bool(different)
-        print(f"{'off   ' if different else 'equal '} {setting['id']} {', '.join(different)}", flush=True)
-    if arguments.write:
-        lines = ",\n".join(json.dumps(record, separators=(",", ":")) for record in records)
-        arguments.write.write_text(f"[{lines}]\n", encoding="utf-8")
-    print(f"{len(records) - off} equal, {off} off")
-    return 1 if off else 0
+    return recorded("Compare the engine with traced forward passes and generation.", settings(),
+                    lambda setting: {"events": traced(setting)}, compared)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from peakmem.estimate.interpret import interpret
-from peakmem.estimate.replay import size
 from peakmem.estimate.settings import structure_of
-from peakmem.estimate.tape import Phase
 from peakmem.readers.hf_config import from_config
 from peakmem.setup import Setup
-from tests.reference_steps import grouped
+from tests.reference_steps import changes, grouped
 
 __all__ = ["CONFIGS", "compared", "grouped", "setup_of"]
 
@@ -47,15 +44,5 @@ def compared(record: Record, config: Mapping[str, Any] | None = None) -> dict[st
     """Estimate and record, phase by phase: allocations one by one, the frees between two of them as one sum."""
     model = from_config(dict(config or CONFIGS[record["config"]]))
     structure, numbers = structure_of(model, setup_of(record), unfold=True)
-    tape = interpret(structure)
-    ours: dict[str, list[int]] = {}
-    phase = ""
-    for event in tape.events:
-        if isinstance(event, Phase):
-            phase = event.name
-        elif isinstance(event, int):
-            storage = tape.records[event if event >= 0 else ~event]
-            bytes_ = 0 if storage.scratch else int(size(storage.key, numbers))
-            if bytes_:
-                ours.setdefault(phase, []).append(bytes_ if event >= 0 else -bytes_)
+    ours = changes(structure, numbers)
     return {name: (grouped(ours.get(name, [])), events) for name, events in record["events"].items()}

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from peakmem.estimate.interpret import interpret
-from peakmem.estimate.replay import size
 from peakmem.estimate.settings import structure_of
-from peakmem.estimate.tape import Phase
 from peakmem.model import Model
 from peakmem.readers.hf_config import from_config
 from peakmem.setup import Setup
-from tests.reference_steps import grouped
+from tests.reference_steps import changes, grouped
 
 __all__ = ["compared", "grouped", "model_of", "setup_of"]
 
@@ -36,15 +33,5 @@ def setup_of(record: Record) -> Setup:
 def compared(record: Record) -> dict[str, tuple[list[int], list[int]]]:
     """Estimate and record, phase by phase: allocations one by one, the frees between two of them as one sum."""
     structure, numbers = structure_of(model_of(record), setup_of(record), unfold=True)
-    tape = interpret(structure)
-    ours: dict[str, list[int]] = {}
-    phase = ""
-    for event in tape.events:
-        if isinstance(event, Phase):
-            phase = event.name
-        elif isinstance(event, int):
-            storage = tape.records[event if event >= 0 else ~event]
-            bytes_ = 0 if storage.scratch else int(size(storage.key, numbers))
-            if bytes_:
-                ours.setdefault(phase, []).append(bytes_ if event >= 0 else -bytes_)
+    ours = changes(structure, numbers)
     return {name: (grouped(ours.get(name, [])), events) for name, events in record["events"].items()}

@@ -11,6 +11,7 @@ from typing import Any
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import compiled, replay, size
 from peakmem.estimate.settings import structure_of
+from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Phase
 from peakmem.model import Model
 from peakmem.readers.hf_config import from_config
@@ -122,21 +123,25 @@ def differences(record: Record) -> dict[str, int]:
     return {name: ours[name] - record["bytes"][name] for name in ours if ours[name] != record["bytes"][name]}
 
 
-def events_by_phase(record: Record) -> dict[str, tuple[list[int], list[int]]]:
-    """Estimate and record: allocations one by one, the frees between two of them as one sum."""
-    structure, numbers = structure_of(model_of(record), setup_of(record), unfold=True)
+def changes(structure: Structure, numbers: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Bytes of every allocation (+) and free (-), by phase. Kernel scratch is in no record."""
     tape = interpret(structure)
-    ours: dict[str, list[int]] = {}
+    found: dict[str, list[int]] = {}
     phase = ""
     for event in tape.events:
         if isinstance(event, Phase):
             phase = event.name
         elif isinstance(event, int):
-            at = event if event >= 0 else ~event
-            if tape.records[at].scratch:
-                continue  # the records know nothing of kernel scratch
-            bytes_ = size(tape.records[at].key, numbers)
-            ours.setdefault(phase, []).append(bytes_ if event >= 0 else -bytes_)
+            storage = tape.records[event if event >= 0 else ~event]
+            bytes_ = 0 if storage.scratch else int(size(storage.key, numbers))
+            if bytes_:
+                found.setdefault(phase, []).append(bytes_ if event >= 0 else -bytes_)
+    return found
+
+
+def events_by_phase(record: Record) -> dict[str, tuple[list[int], list[int]]]:
+    """Estimate and record: allocations one by one, the frees between two of them as one sum."""
+    ours = changes(*structure_of(model_of(record), setup_of(record), unfold=True))
     pairs = {}
     for part in record["events"]:
         name = {"zero": "clear", "clip": "optimizer.clip"}.get(part["phase"], part["phase"])

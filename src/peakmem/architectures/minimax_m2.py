@@ -15,15 +15,14 @@ from peakmem.estimate.attention import attend
 from peakmem.estimate.experts import divide_in_place, experts, topk
 from peakmem.estimate.inference import cached
 from peakmem.estimate.layout import dims
-from peakmem.estimate.masks import causal_mask
 from peakmem.estimate.ops import activation, add, cast, total_over
 from peakmem.estimate.param_adapters import router_delta, router_weight
-from peakmem.estimate.positions import positions, rotary, rotate_both
+from peakmem.estimate.positions import rotate_both
 from peakmem.estimate.routers import gather
 from peakmem.estimate.shapes import reshape, split_heads, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current, scope
-from peakmem.estimate.weights import embed, product, project, rms
+from peakmem.estimate.weights import product, project, rms
 
 MIRRORS = "transformers 5.24.0 models/minimax_m2/modeling_minimax_m2.py, experts implementation grouped_mm"
 
@@ -44,20 +43,7 @@ def block_rows(m: Structure) -> Iterator[Row]:
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:
-    return moe_lm(m, lambda: model(m, ids))
-
-
-def model(m: Structure, ids: Tensor) -> Tensor:
-    with scope("model"):
-        x = inputs_embeds = embed(ids, "embed_tokens")
-        position_ids = positions()
-        mask = causal_mask(m, x.dtype)
-        cos, sin = rotary(m, x.dtype)
-        for _ in m.layers("layers"):
-            x = m.layer(block, x, cos, sin, mask, position_ids)
-        x = rms(x, "norm")
-        del inputs_embeds
-        return x
+    return moe_lm(m, lambda: llama.model(m, ids, block))
 
 
 def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor) -> Tensor:

@@ -10,12 +10,11 @@ from peakmem.architectures.mixtral import expert_rows, moe_lm, router_rows
 from peakmem.architectures.qwen3_moe import sparse
 from peakmem.estimate.attention import attend
 from peakmem.estimate.inference import cached
-from peakmem.estimate.masks import causal_mask
-from peakmem.estimate.positions import positions, rotary, rotate
+from peakmem.estimate.positions import rotate
 from peakmem.estimate.shapes import split_heads
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
-from peakmem.estimate.weights import embed, project, rms
+from peakmem.estimate.weights import project, rms
 
 MIRRORS = "transformers 5.24.0 models/olmoe/modeling_olmoe.py, experts implementation grouped_mm"
 
@@ -35,23 +34,10 @@ def block_rows(m: Structure) -> Iterator[Row]:
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:
-    return moe_lm(m, lambda: model(m, ids))
+    return moe_lm(m, lambda: llama.model(m, ids, block))
 
 
-def model(m: Structure, ids: Tensor) -> Tensor:
-    with scope("model"):
-        x = inputs_embeds = embed(ids, "embed_tokens")
-        position_ids = positions()
-        mask = causal_mask(m, x.dtype)
-        cos, sin = rotary(m, x.dtype)
-        for _ in m.layers("layers"):
-            x = m.layer(block, x, mask, cos, sin, position_ids)
-        x = rms(x, "norm")
-        del inputs_embeds
-        return x
-
-
-def block(m: Structure, x: Tensor, mask: Tensor | None, cos: Tensor, sin: Tensor, position_ids: Tensor) -> Tensor:
+def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor) -> Tensor:
     return llama.pre_norm(x, lambda x: attention(m, x, cos, sin, mask), lambda x: sparse(m, x))
 
 
