@@ -17,7 +17,9 @@ from tests.architectures import (
     test_classics,
     test_decoders,
     test_encoder_decoders,
+    test_kin,
     test_moe,
+    test_newest,
     test_open_models,
     test_recent,
     test_towers,
@@ -27,6 +29,10 @@ FAMILIES: dict[str, dict[str, Any]] = {
     **test_classics.VARIANTS,
     **{name: test_decoders.SIZES | config for name, config in test_decoders.VARIANTS.items()},
     **test_encoder_decoders.VARIANTS,
+    **{name: test_kin.BASE | config for name, config in test_kin.VARIANTS.items()},
+    # DeepSeek-V4's training is refused; transformers' own eager attention takes as many key-value heads as heads.
+    **{name: config | ({"num_key_value_heads": 4} if "glm" in name else {})
+       for name, config in test_newest.VARIANTS.items() if name != "deepseek v4"},
     **{name: test_moe.SIZES | config for name, config in test_moe.VARIANTS.items()},
     **{name: test_open_models.SIZES | config for name, config in test_open_models.VARIANTS.items()},
     **{name: test_recent.BASE | config for name, config in test_recent.VARIANTS.items()},

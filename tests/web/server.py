@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
@@ -17,10 +17,10 @@ from peakmem.web.worker import Worker
 
 
 @contextmanager
-def running(host: str = "127.0.0.1", **limits: Any) -> Iterator[int]:
-    """The port of a server with these limits."""
+def running(host: str = "127.0.0.1", engines: Sequence[Any] | None = None, **limits: Any) -> Iterator[int]:
+    """The port of a server with these limits; `engines` stand for its two processes; the last is asked first."""
     taken = bound("127.0.0.1", 0)
-    made = server(taken, [Worker(), Worker()], Limits(**limits), host)
+    made = server(taken, list(engines or (Worker(), Worker())), Limits(**limits), host)
     thread = threading.Thread(target=made.run, kwargs={"sockets": [taken]}, daemon=True)
     thread.start()
     try:
@@ -29,6 +29,21 @@ def running(host: str = "127.0.0.1", **limits: Any) -> Iterator[int]:
         made.should_exit = True
         thread.join(10)
         assert not thread.is_alive()
+
+
+class Patient:
+    """An engine that answers when it is told to, and stands for a real one."""
+
+    def __init__(self) -> None:
+        self.asked, self.go = threading.Event(), threading.Event()
+
+    def ask(self, question: bytes) -> bytes:
+        self.asked.set()
+        self.go.wait(20)
+        return question
+
+    def stop(self) -> None:
+        self.go.set()
 
 
 class Answer:

@@ -23,7 +23,8 @@ pytest.importorskip("starlette", reason="the server's tests need the extra: pip 
 
 from peakmem.web.answer import estimate_json
 from peakmem.web.page import files
-from tests.web.server import GPT2, HEAD, ask, get, running
+from peakmem.web.worker import Worker
+from tests.web.server import GPT2, HEAD, Patient, ask, get, running
 
 
 @pytest.fixture(scope="module")
@@ -102,36 +103,27 @@ def test_who_leaves_is_not_worked_for() -> None:
 
 
 def test_quick_questions_do_not_wait_for_slow_ones() -> None:
-    with running(wait=60) as port, ThreadPoolExecutor(4) as threads:
+    first = Patient()
+    engines = Worker(now=False), Worker(now=False), Worker(), first
+    with running(engines=engines, wait=60) as port, ThreadPoolExecutor(4) as threads:
         long = [threads.submit(ask, port, slow(layers)) for layers in range(30, 34)]
-        time.sleep(0.2)
+        assert first.asked.wait(20)
         assert ask(port, '{"model":"gpt2","allocator":false}').status == 200
-        assert not all(one.done() for one in long)
+        assert not any(one.done() for one in long)
+        first.go.set()
         assert [one.result().status for one in long] == [200] * 4
 
 
 def test_waiting_has_an_end() -> None:
-    with running(wait=0.3, answer=4) as port, ThreadPoolExecutor(1) as thread:
+    engines = Patient(), Patient()
+    with running(engines=engines, wait=0.3) as port, ThreadPoolExecutor(1) as thread:
         first = thread.submit(ask, port, slow(40))
-        time.sleep(0.2)
+        assert engines[1].asked.wait(20)
         start = time.monotonic()
         found = ask(port, slow(41))
         assert found.status == 503 and "retry-after" in found.headers and time.monotonic() - start < 3
-        assert first.result().status in (200, 503)
-
-
-class Patient:
-    """An engine that answers when it is told to, and stands for a real one."""
-
-    def __init__(self) -> None:
-        self.go = threading.Event()
-
-    def ask(self, question: bytes) -> bytes:
-        self.go.wait(20)
-        return question
-
-    def stop(self) -> None:
-        self.go.set()
+        engines[1].go.set()
+        assert first.result().status == 200
 
 
 def test_nobody_has_all_turns() -> None:
@@ -154,6 +146,7 @@ def test_nobody_has_all_turns() -> None:
         for engine in engines:
             engine.go.set()
         assert len(await asyncio.gather(*others)) == 3
+        await asyncio.wait(mine)
         assert pool.idle.qsize() == 4 and not any(turns.own for turns in pool.turns)
         pool.close()
 
