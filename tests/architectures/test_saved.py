@@ -18,6 +18,7 @@ from tests.architectures import (
     test_decoders,
     test_encoder_decoders,
     test_kin,
+    test_llama_kin,
     test_moe,
     test_newest,
     test_open_models,
@@ -30,6 +31,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     **{name: test_decoders.SIZES | config for name, config in test_decoders.VARIANTS.items()},
     **test_encoder_decoders.VARIANTS,
     **{name: test_kin.BASE | config for name, config in test_kin.VARIANTS.items()},
+    **{name: test_llama_kin.BASE | config for name, config in test_llama_kin.VARIANTS.items()},
     # DeepSeek-V4's training is refused; transformers' own eager attention takes as many key-value heads as heads.
     **{name: config | ({"num_key_value_heads": 4} if "glm" in name else {})
        for name, config in test_newest.VARIANTS.items() if name != "deepseek v4"},

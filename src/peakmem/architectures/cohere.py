@@ -10,7 +10,7 @@ from peakmem.estimate.attention import attend
 from peakmem.estimate.inference import cached
 from peakmem.estimate.interleaved import pair_table, rotate_pairs
 from peakmem.estimate.losses import causal_lm
-from peakmem.estimate.masks import causal_mask
+from peakmem.estimate.masks import layer_masks
 from peakmem.estimate.norms import centred_norm
 from peakmem.estimate.ops import cast
 from peakmem.estimate.positions import positions
@@ -40,30 +40,33 @@ def forward(m: Structure, ids: Tensor) -> Tensor:
     return causal_lm(m, lambda: model(m, ids), "model.embed_tokens")
 
 
-def model(m: Structure, ids: Tensor) -> Tensor:
+def model(m: Structure, ids: Tensor, masked: tuple[str, ...] = ("full",)) -> Tensor:
+    """masked: the kinds of layers that get masks; where some slide, the others do not turn queries and keys."""
     with scope("model"):
         x = inputs_embeds = embed(ids, "embed_tokens")
         position_ids = positions()
-        mask = causal_mask(m, x.dtype)
+        masks = layer_masks(m, x.dtype, masked)
         cos, sin = pair_table(x.dtype)
-        for _ in m.layers("layers"):
-            x = m.layer(block, x, mask, cos, sin, position_ids)
+        for kind in m.layers("layers"):
+            turns = len(masked) == 1 or kind == "sliding"
+            x = m.layer(block, x, masks[kind], cos, sin, position_ids, turns)
         x = centred_norm(x, "norm")
         del inputs_embeds
         return x
 
 
-def block(m: Structure, x: Tensor, mask: Tensor | None, cos: Tensor, sin: Tensor, position_ids: Tensor) -> Tensor:
+def block(m: Structure, x: Tensor, mask: Tensor | None, cos: Tensor, sin: Tensor, position_ids: Tensor,
+          turns: bool) -> Tensor:
     residual = x
     x = centred_norm(x, "input_layernorm")
-    attended, _ = attention(m, x, mask, cos, sin)
+    attended, _ = attention(m, x, mask, cos, sin, turns)
     fed_forward = llama.mlp(m, x)
     x = residual + attended + fed_forward
     return x
 
 
-def attention(m: Structure, x: Tensor, mask: Tensor | None, cos: Tensor,
-              sin: Tensor) -> tuple[Tensor, Tensor | None]:
+def attention(m: Structure, x: Tensor, mask: Tensor | None, cos: Tensor, sin: Tensor,
+              turns: bool) -> tuple[Tensor, Tensor | None]:
     with scope("self_attn"):
         q = view(project(x, "q_proj"), "b s a d")
         k = view(project(x, "k_proj"), "b s k d")
@@ -72,7 +75,8 @@ def attention(m: Structure, x: Tensor, mask: Tensor | None, cos: Tensor,
             q = centred_norm(q, "q_norm")
             k = centred_norm(k, "k_norm")
         q, k, v = swap(q, "b a s d"), swap(k, "b k s d"), swap(v, "b k s d")
-        q, k = turned(q, k, cos, sin)
+        if turns:
+            q, k = turned(q, k, cos, sin)
         k, v = cached(m, k, v)
         out, probabilities = attend(m, q, k, v, mask)
         out = project(out, "o_proj")

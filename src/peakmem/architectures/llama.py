@@ -18,6 +18,8 @@ from peakmem.estimate.weights import embed, project, rms
 
 MIRRORS = "transformers 5.24.0 models/llama/modeling_llama.py"
 
+Turn = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+
 
 def define(m: Structure) -> Definition:
     yield from decoder(m, lambda kind: block_rows(m))
@@ -67,27 +69,43 @@ def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None
 
 
 def pre_norm(x: Tensor, attending: Callable[[Tensor], tuple[Tensor, Tensor | None]],
-             feed_forward: Callable[[Tensor], Tensor]) -> Tensor:
+             feed_forward: Callable[[Tensor], Tensor], norm: Callable[[Tensor, str], Tensor] = rms) -> Tensor:
     """LlamaDecoderLayer.forward: attention, then feed-forward, each behind a norm and added to what came in."""
     residual = x
-    x = rms(x, "input_layernorm")
+    x = norm(x, "input_layernorm")
     x, probabilities = attending(x)
     x = residual + x
     residual = x
-    x = rms(x, "post_attention_layernorm")
+    x = norm(x, "post_attention_layernorm")
     x = feed_forward(x)
     x = residual + x
     del probabilities
     return x
 
 
-def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor,
-              mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def turned(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """apply_rotary_pos_emb."""
+    return rotate(q, cos, sin), rotate(k, cos, sin)
+
+
+def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
+              turn: Turn | None = turned) -> tuple[Tensor, Tensor | None]:
+    """turn: how positions turn queries and keys, if they do.
+
+    Norms of queries and keys come before their heads are swapped, after that, or after the turn.
+    """
     with scope("self_attn"):
         q = heads(m, x, "q", "a")
         k = heads(m, x, "k", "k")
         v = swap(view(project(x, "v_proj"), "b s k d"), "b k s d")
-        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        if m.has("swapped_qk_norm"):
+            q = rms(q, "q_norm")
+            k = rms(k, "k_norm")
+        if turn is not None:
+            q, k = turn(q, k, cos, sin)
+        if m.has("turned_qk_norm"):
+            q = rms(q, "query_layernorm")
+            k = rms(k, "key_layernorm")
         k, v = cached(m, k, v)
         x, probabilities = attend(m, q, k, v, mask)
         return project(x, "o_proj"), probabilities

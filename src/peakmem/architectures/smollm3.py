@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from peakmem.architectures import llama
-from peakmem.estimate.attention import attend
-from peakmem.estimate.inference import cached
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.masks import layer_masks
-from peakmem.estimate.positions import positions, rotary, rotate
-from peakmem.estimate.shapes import swap, view
+from peakmem.estimate.positions import positions, rotary
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
-from peakmem.estimate.weights import embed, project, rms
+from peakmem.estimate.weights import embed, rms
 
 MIRRORS = "transformers 5.24.0 models/smollm3/modeling_smollm3.py"
 
@@ -38,17 +35,5 @@ def model(m: Structure, ids: Tensor) -> Tensor:
 
 def block(m: Structure, x: Tensor, mask: Tensor | None, cos: Tensor, sin: Tensor, position_ids: Tensor,
           turns: bool) -> Tensor:
-    return llama.pre_norm(x, lambda x: attention(m, x, cos, sin, mask, turns), lambda x: llama.mlp(m, x))
-
-
-def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
-              turns: bool) -> tuple[Tensor, Tensor | None]:
-    with scope("self_attn"):
-        q = llama.heads(m, x, "q", "a")
-        k = llama.heads(m, x, "k", "k")
-        v = swap(view(project(x, "v_proj"), "b s k d"), "b k s d")
-        if turns:
-            q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        k, v = cached(m, k, v)
-        x, probabilities = attend(m, q, k, v, mask)
-        return project(x, "o_proj"), probabilities
+    return llama.pre_norm(x, lambda x: llama.attention(m, x, cos, sin, mask, llama.turned if turns else None),
+                          lambda x: llama.mlp(m, x))

@@ -50,6 +50,20 @@ def router(m: Structure, x: Tensor, keeps_dtype: bool, name: str = "gate",
         return logits, values, numbers
 
 
+def chosen_first(m: Structure, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """GraniteMoeTopKRouter: the K largest logits, in fp32, then a softmax over those."""
+    with scope("router"):
+        delta = router_delta()
+        w = router_weight(delta)
+        logits = cast(product(x, w, None), "fp32", "logits in fp32")
+        if (seen := current().router_logits) is not None:
+            seen.append(logits)
+        values, numbers = topk(logits, "K")
+        weights = cast(softmax(values), x.dtype, "expert weights")
+        del delta, w
+        return logits, weights, numbers
+
+
 def experts(m: Structure, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor, gate: Gate | None = None,
             biased: bool = False, up: str = "gate_up_proj") -> Tensor:
     """grouped_mm_experts_forward on rows x of (b s, h): sorted by expert, two grouped products, sorted back.

@@ -19,6 +19,17 @@ def rms_cast_last(x: Tensor, name: str) -> Tensor:
         return h
 
 
+def rms_in_fp32(x: Tensor, name: str) -> Tensor:
+    """transformers' HeliumRMSNorm: in fp32, times the weight in fp32, then cast back."""
+    with scope(name):
+        h = cast(x, "fp32", "input in fp32")
+        variance = mean_last(square(h))
+        h = mul(h, rsqrt(shift(variance)), "normalised in fp32")
+        h = cast(mul(cast(weight("weight"), "fp32", "weight in fp32"), h, "output in fp32"), x.dtype, "output")
+        del variance
+        return h
+
+
 def norm_per_head(x: Tensor, name: str, heads: int) -> Tensor:
     """transformers' StableLmLayerNormPerHead: a norm of its own for each head, of (b, heads, s, d), then joined."""
     with scope(name):

@@ -23,6 +23,8 @@ shared_inputs      tensors with gradients that every layer of a stack reads
 position_bias      T5: a trained bias on the scores, made in the first layer of a stack
 old_end_token      CLIP: the last token is the one with the largest number
 empty_window       Qwen2-MoE: no window is one of 0 tokens, whose mask is made and not used
+swapped_qk_norm    norms on q and k, their heads swapped
+turned_qk_norm     norms on q and k, turned    unturned_full  EXAONE: full layers do not turn queries and keys
 gated              the feed-forward has a gate      scaled_output  the last hidden states times a number
 
 `feed_forward` is that of the dense layers, or of an expert where all layers are experts. `positions` are rows of a
@@ -65,7 +67,10 @@ FAMILIES: Mapping[str, str] = {
     "unet_2d_condition": "diffusion.unet_2d", "dit": "diffusion.dit", "llava": "vision_language.llava",
     "qwen2_5_vl": "vision_language.qwen2_5_vl", "qwen3_vl": "vision_language.qwen3_vl",
     "qwen3_vl_moe": "vision_language.qwen3_vl_moe", "qwen3_5": "vision_language.qwen3_5", "clip": "towers.clip",
-    "whisper": "encoder_decoders.whisper",
+    "whisper": "encoder_decoders.whisper", "iquestcoder": "decoders.llama",
+    **{name: f"llama_kin.{name}" for name in (
+        "arcee", "cohere2", "cwm", "dots1", "ernie4_5", "exaone4", "granitemoe", "helium", "hunyuan_v1_dense",
+        "ministral3")},
 }
 """transformers' model_type -> the function that reads it, in a module of this package that is loaded when needed."""
 
