@@ -48,6 +48,19 @@ def test_convolutions_equal_their_real_run_at_the_ends_of_phases(worker: Worker)
     assert [off for off in worker.call(module_differences, "pictures") if off[2]] == []
 
 
+@pytest.mark.parametrize("name", ["resnet", "resnet, channels last", "unet"])
+def test_a_convolution_network_equals_its_real_run_at_the_ends_of_phases(worker: Worker, name: str) -> None:
+    off = worker.call(convolutions, name)
+    assert all(peak <= 0 and not end for _, peak, end in off), off
+
+
+def convolutions(name: str) -> list[tuple[str, int, int]]:
+    """In the worker: torch is loaded there."""
+    from convolutions import differences
+
+    return differences(name)
+
+
 def test_operations_on_the_fake_gpu_allocate_what_real_kernels_do(worker: Worker) -> None:
     assert len(OPERATIONS) > 80
     assert set(worker.call(unlike_the_cpu)) == set(UNLIKE)

@@ -12,7 +12,7 @@ from peakmem.estimate.masks import where
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, autocast, autocast_off, cast, dropout, last, scale, softmax, tanh
 from peakmem.estimate.positions import made
-from peakmem.estimate.scratch import cudnn_backward, efficient_backward, flash_backward
+from peakmem.estimate.scratch import cudnn_backward, efficient_backward, efficient_forward, flash_backward
 from peakmem.estimate.shapes import contiguous, expand, piece, regroup, rename, reshape, swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current
@@ -131,10 +131,10 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, gaps:
         n.saves(mask, f"the backward of {n.scope} adds it to the scores again")
     (b, a, s), d = q.dims[:3], v.dims[3]
     out = n.makes((b, a, s, d), q.dtype, b + s + a + d, "attention output")
-    rows = s[0] if len(s) == 1 else multiplied(s)
-    lse = n.makes((b, a, (f"{rows}^32",) if n.active else ("0",)), "fp32", None, "logsumexp")
-    seed = n.makes((), "int64", None, "random seed")
-    offset = n.makes((), "int64", None, "random offset")
+    rows = f"{s[0] if len(s) == 1 else multiplied(s)}^32"
+    lse = n.makes((b, a, (rows,) if n.active else ("0",)), "fp32", None, "logsumexp")
+    efficient_forward(n, q, v)
+    seed, offset = (n.makes((), "int64", None, f"random {part}") for part in ("seed", "offset"))
     out = finish(n, q, k, v, out, lse, seed, offset)
     if mask is not None:
         keys, before = mask.dims[3][0], mask.dims[:3]

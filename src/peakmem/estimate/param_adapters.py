@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from peakmem.estimate.layout import BYTES, flat
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, autocast, cast, scale
+from peakmem.estimate.scratch import strided_operand
 from peakmem.estimate.shapes import swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Tensor, current
@@ -48,7 +50,9 @@ class Factors(NamedTuple):
             n.saves(self.right, f"gradient of the other factor of the adapter in {n.scope}")
         if n.needs(2):
             n.saves(self.left, f"gradient of the other factor of the adapter in {n.scope}")
+            n.needs_scratch((BYTES[self.left.dtype], flat(self.left.dims)), "operand made dense")
         out = n.makes(self.base.dims, self.base.dtype, None, "weight with adapter")
+        strided_operand(n, self.left)
         for i, x in ((1, self.left), (2, self.right)):
             n.gradient(i, temporaries=((x.dims, x.dtype),))
         return n.output(out)

@@ -1,4 +1,4 @@
-"""Memory inside kernels, which no tensor owns: what the backward of attention and of an embedding needs.
+"""Memory inside kernels, which no tensor owns: what attention and the backward of an embedding need.
 
 Marked `scratch`: outside the total of tensors, inside what the allocator hands out. Sources are PyTorch 2.13's own
 files; none of it was measured here.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from peakmem.estimate.layout import BYTES, flat
 from peakmem.estimate.node import Node
-from peakmem.estimate.tape import Key, Tape, Tensor
+from peakmem.estimate.tape import Key, Tape, Tensor, current
 
 
 def flash_backward(n: Node, q: Tensor, k: Tensor, grouped: bool) -> None:
@@ -47,6 +47,16 @@ def efficient_backward(n: Node, q: Tensor) -> None:
     n.needs_scratch(by_size(d[0], 65, tiles[128], tiles[64]), "dq accumulator")
 
 
+def efficient_forward(n: Node, q: Tensor, v: Tensor) -> None:
+    """The output in fp32 where 16-bit heads are wider than 128: they do not stay in registers.
+
+    Source: mem_eff_attention/kernel_forward.h, kNeedsOutputAccumulatorBuffer; cuda/attention.cu.
+    """
+    if q.dtype != "fp32":
+        wide = by_size(v.dims[3][0], 129, (4, (*flat(q.dims[:3]), *v.dims[3])), (0, ()))
+        current().new((), "uint8", None, f"{n.scope}/output in fp32", wide, True)
+
+
 def embedding_backward(n: Node, rows: tuple[str, ...], width: tuple[str, ...], vocabulary: tuple[str, ...]) -> None:
     """More than 3072 rows are summed in fp32 by segments of at most ten equal tokens.
 
@@ -70,3 +80,11 @@ def dense_for_product(tape: Tape, op: str, g: Tensor, label: str) -> list[Tensor
     if op not in ("mm", "addmm") or len(g.memory) >= len(flat(g.dims)):
         return []
     return [tape.new(g.dims, g.dtype, None, f"{label}: gradient made dense", None, True)]
+
+
+def strided_operand(n: Node, x: Tensor) -> None:
+    """The same of an operand of a forward's product whose rows and columns both have gaps.
+
+    Source: aten/src/ATen/native/cuda/Blas.cpp, prepare_batch_matrix_for_cublas.
+    """
+    current().new(x.dims, x.dtype, None, f"{n.scope}/operand made dense", None, True)

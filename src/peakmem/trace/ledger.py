@@ -45,7 +45,7 @@ def ledger_of(
     return Ledger(
         origin="trace",
         run=run,
-        notes=(*notes, *tracer.notes, *answers_given(tracer), *not_counted(tracer.unknown_scratch, own)),
+        notes=(*notes, *tracer.notes, *answers_given(tracer), *not_counted(tracer.ran, own)),
         totals=outside.totals(tracer, max(levels[start:])),
         phases={name: numbers[name] for name in names if name in numbers},
         parameters=parameters,

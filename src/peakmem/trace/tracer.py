@@ -24,7 +24,7 @@ from .failures import mark
 from .modules import Modules
 from .on_meta import ALIKE, told
 from .process import TraceError
-from .scratch import KNOWN, NOTED, Taken
+from .scratch import KNOWN, Rule, Taken
 from .unanswerable import refuse_layout, refuse_nested, why_unanswerable
 
 _Tensor = torch.Tensor
@@ -47,8 +47,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     `events`: (block, +bytes or -bytes) in order, unrounded. `phases`: (name, micro-batch, index of its first event).
     `notes`: what the reader of the numbers must know. `answers`: values given to code that asked a fake tensor for its
     contents, by who asked and the operation that made it. `keeps`: operations whose results selective checkpointing
-    keeps. `last`: the operation that ran last. `scratch`: what kernels took for themselves; `unknown_scratch`: the
-    operations of which nobody can say it.
+    keeps. `last`: the operation that ran last, `ran`: all of them. `scratch`: what kernels took for themselves.
     """
 
     def __init__(self, device: str = "cuda", attention: AttentionOnGPU | None = None) -> None:
@@ -60,7 +59,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.notes: list[str] = []
         self.answers: dict[tuple[str, str, object], None] = {}
         self.scratch: list[Taken] = []
-        self.unknown_scratch: set[Any] = set()
+        self.ran: set[Any] = set()
         self.keeps: frozenset[str] = frozenset()
         self.operation_count = 0
         self.last: Any = None
@@ -125,15 +124,12 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     for inner in item:
                         if isinstance(inner, _Tensor):
                             self._see(inner, func, args)
-        if func in NOTED:
-            self._note(func, args, before)
+        self.ran.add(func)
+        if func in KNOWN:
+            self._note(KNOWN[func], func, args, before)
         return out
 
-    def _note(self, func: Any, args: Any, begin: int) -> None:
-        rule = KNOWN.get(func)
-        if rule is None:
-            self.unknown_scratch.add(func)
-            return
+    def _note(self, rule: Rule, func: Any, args: Any, begin: int) -> None:
         pieces = rule.pieces(*args)
         if pieces:
             self.scratch.append(Taken(begin, len(self.events), func.name(), self.module(), pieces, rule.source))
