@@ -33,8 +33,8 @@ def attend(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, s
         return eager(q, k, v, mask, grouped, drop, softmax_in, m.has("attention_softcap"))
     if grouped and (mask is not None or m.has("wide_heads")):
         grouped = False
-        if m.run == "inference" and is_one(q.dims[2], current().ones):
-            packed, q = q.dims, packed_queries(q, k)
+        if is_one(q.dims[2], current().ones):
+            packed, q, causal = q.dims, packed_queries(q, k), False
         else:
             k, v = repeat_heads(k), repeat_heads(v)
     if mask is not None:

@@ -14,17 +14,20 @@ from peakmem.estimate.weights import has, weight
 
 def causal_conv1d(x: Tensor, kind: str, channels: str, taps: str = "q") -> Tensor:
     """causal_conv1d_fn on (b, channels, s): padded on both sides, the end cut off, then the activation."""
-    with scope("conv1d"):
-        w = weight("weight")
-        bias = weight("bias") if has("bias") else None
-    out = convolved(cast(x, w.dtype), seen_as_taps(w, channels, taps), bias, f"b {channels} s+{taps}-1")
+    w, bias = filters(channels, taps)
+    out = convolved(cast(x, w.dtype), view(w, f"{channels} 1 {taps}"), bias, f"b {channels} s+{taps}-1")
     out = activation(piece(out, 2, "s"), kind)
     return cast(out, x.dtype)
 
 
-def seen_as_taps(w: Tensor, channels: str, taps: str) -> Tensor:
-    """The weight as (channels, taps) and back: autocast takes it for no leaf and casts it anew each time."""
-    return view(view(w, f"{channels} {taps}"), f"{channels} 1 {taps}")
+def filters(channels: str, taps: str) -> tuple[Tensor, Tensor | None]:
+    """The weight as (channels, taps), and the bias.
+
+    The caller passes `conv1d.weight.squeeze(1)`: a node older than all of the function's own, and no leaf to autocast,
+    which casts it anew each time.
+    """
+    with scope("conv1d"):
+        return view(weight("weight"), f"{channels} {taps}"), weight("bias") if has("bias") else None
 
 
 def convolved(x: Tensor, w: Tensor, bias: Tensor | None, target: str) -> Tensor:
@@ -56,9 +59,8 @@ def remembered_conv1d(m: Structure, x: Tensor, kind: str, channels: str, taps: s
     kept = state("last tokens before the convolution", f"b {channels} {taps}", x.dtype)
     if not single:
         return causal_conv1d(x, kind, channels, taps)
-    with scope("conv1d"):
-        w = weight("weight")
-        bias = weight("bias") if has("bias") else None
+    w, bias = filters(channels, taps)
     joined = cast(cat([kept, x], f"b {channels} {taps}+1", "last tokens and the new one"), w.dtype)
-    out = activation(piece(convolved(joined, seen_as_taps(w, channels, taps), bias, f"b {channels} 2"), 2, "s"), kind)
+    out = convolved(joined, view(w, f"{channels} 1 {taps}"), bias, f"b {channels} 2")
+    out = activation(piece(out, 2, "s"), kind)
     return cast(out, x.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from peakmem.estimate.layout import Dims, is_one
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import last
+from peakmem.estimate.shapes import reshape
 from peakmem.estimate.tape import Tensor, current
 
 
@@ -24,6 +25,9 @@ def repeat_heads(x: Tensor, always: bool = False) -> Tensor:
 
 def packed_queries(q: Tensor, k: Tensor) -> Tensor:
     """pack_gqa of integrations/sdpa_attention.py: one token's queries of a group become rows of one head."""
-    (b, (a,), _, d), (group,) = q.dims, k.dims[1]
-    memory = [part for letter in q.memory for part in ((group, f"{a}/{group}") if letter == a else (letter,))]
-    return q.seen_as((b, (group,), (f"{a}/{group}",), d), tuple(memory))
+    (b, (a,), one, d), (group,) = q.dims, k.dims[1]
+    rows = f"{a}/{group}"
+    memory = [part for letter in q.memory for part in ((group, rows) if letter == a else (letter,))]
+    n = Node("by group", q)
+    n.gradient(0, "rename")
+    return reshape(n.output(q.seen_as((b, (group, rows), one, d), tuple(memory))), (b, (group,), (rows,), d))
