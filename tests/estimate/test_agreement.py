@@ -62,6 +62,11 @@ GRID = [
             T5 | {"num_layers": 2, "num_decoder_layers": 2},
             {"precision": "amp-bf16", "sequence": 59, "target": 21, "frozen_layers": 1, "gpu": "H100"},
         ),
+        (
+            "t5, one sequence, one decoder layer run again: zeros beside the product get its gradient",
+            T5 | {"num_layers": 1, "num_decoder_layers": 1},
+            {"precision": "fp16", "sequence": 37, "target": 22, "attention": "eager", "checkpoint": "full"},
+        ),
         ("t5, FSDP2", T5, {"precision": "fp32", "sequence": 25, "batch": 2, "shard": "fsdp2", "gpus": 8}),
         ("routers' loss unused", ROUTED, {"precision": "bf16", "sequence": 27, "loss": "sum", "accumulation": 2}),
         (
@@ -79,6 +84,16 @@ GRID = [
             "math attention and kept bmm",
             LLAMA,
             {"precision": "fp32", "sequence": 19, "checkpoint": "selective", "checkpoint_save": ("bmm",)},
+        ),
+        (
+            "one token, wide heads",
+            first("gemma") | {"head_dim": 264, "num_key_value_heads": 2, "num_attention_heads": 8},
+            {"precision": "bf16", "sequence": 1, "batch": 3, "attention": "math"},
+        ),
+        (
+            "a short convolution that is cast anew",
+            first("qwen3_next"),
+            {"precision": "amp-bf16", "sequence": 52, "batch": 2, "accumulation": 2},
         ),
         ("longrope keeps a table", LONGROPE, {"precision": "amp-bf16", "sequence": 31, "batch": 2, "clip": True}),
         ("mpt, dropout everywhere", MPT, {"precision": "bf16", "sequence": 17, "batch": 3, "dropout": 0.2}),

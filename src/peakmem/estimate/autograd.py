@@ -222,9 +222,8 @@ def reachable(tape: Tape, root: Node) -> list[Node]:
             if edge is None:
                 continue
             target = edge.target
-            if isinstance(target, Parameter):
-                target.waiting += 1
-            elif id(target) not in seen:
+            target.waiting += 1
+            if not isinstance(target, Parameter) and id(target) not in seen:
                 seen.add(id(target))
                 found.append(target)
     found.sort(key=lambda node: -node.sequence)
@@ -239,7 +238,7 @@ def run_node(tape: Tape, node: Node) -> None:
     if node.incoming is not None and grads[0] is not None:
         grads[0] = reshaped(tape, grads[0], node.incoming)
     if node.held is not None:
-        node.held += [kept(node.held[0], g) for g in grads]
+        node.held.append(kept(node.held[0], grads[0]))
     results = compute(tape, node, grads)
     for i, edge in enumerate(node.edges):
         if results[i] is not None:
@@ -251,11 +250,18 @@ def run_node(tape: Tape, node: Node) -> None:
         if g is None:
             continue
         edge = node.edges[i]
-        if isinstance(edge.target, Parameter):
-            shared = getrefcount(g) > ALONE or id(g) in map(id, results)
-            accumulate(tape, edge.target, g, shared)
+        target, shared = edge.target, getrefcount(g) > ALONE or id(g) in map(id, results)
+        if isinstance(target, Parameter):
+            accumulate(tape, target, g, shared)
         else:
-            meet(tape, edge.target.buffer, edge.slot, g, edge.target.op == "dtensor")
+            meet(tape, target.buffer, edge.slot, g, target.op == "dtensor")
+            target.waiting -= 1
+            if target.held is not None and not target.waiting:  # AccumulateGrad runs at once here, too
+                shared &= target.buffer[0] is g
+                del g
+                target.held.append(kept(target.held[0], target.buffer.pop(), shared))
+                target.buffer.append(None)
+                continue
         del g
 
 

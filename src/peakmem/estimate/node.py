@@ -47,7 +47,7 @@ class Node:
     """One operation in the graph: declared once, in the order in which things happen."""
 
     __slots__ = ("op", "edges", "saved", "gradients", "sequence", "scope", "fold", "active", "buffer", "tape",
-                 "deliver", "layer", "loop", "hook", "incoming", "held", "call", "scratches", "formula")
+                 "deliver", "layer", "loop", "hook", "incoming", "held", "call", "scratches", "formula", "waiting")
 
     def __init__(self, op: str, *inputs: Tensor, starts: bool = False) -> None:
         self.op = op
@@ -68,6 +68,7 @@ class Node:
         self.sequence = tape.sequence = tape.sequence + 1
         self.fold, self.layer, self.loop = tape.fold, tape.layer, tape.loop
         self.buffer: list[Tensor | None] = [None]
+        self.waiting = 0  # for so many gradients in this backward
         self.deliver: tuple[int, ...] = ()
         self.incoming: Dims | None = None
         self.scratches: list[tuple[Key, str]] = []
@@ -146,12 +147,12 @@ class Node:
         return x
 
 
-def kept(leaf: Tensor | None, g: Tensor | None) -> Tensor | None:
-    """AccumulateGrad of a leaf: a gradient that does not lie in memory as the leaf does is copied."""
+def kept(leaf: Tensor | None, g: Tensor | None, shared: bool = False) -> Tensor | None:
+    """AccumulateGrad of a leaf: a gradient that another node gets too, or that does not lie as the leaf, is copied."""
     tape = current()
     if leaf is None or g is None:
         return g
     lies, wanted = ([letter.rstrip("'") for letter in squeezed(x.memory, tape.ones)] for x in (g, leaf))
-    if lies == wanted:
+    if lies == wanted and not shared:
         return g
     return tape.new(g.dims, g.dtype, leaf.memory, g.name)
