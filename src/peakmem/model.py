@@ -55,6 +55,7 @@ class Model:
     towers: tuple[Model, ...] = ()  # what runs before or beside it, such as a tower for pictures; by name
     source: str = ""  # where the dimensions come from
     notes: tuple[str, ...] = ()  # what was assumed or ignored while reading
+    in_file: int = 0  # elements of the weights beside the configuration, where none is packed; 0: not known
 
     @staticmethod
     def read(path: str | Path) -> Model:

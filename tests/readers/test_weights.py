@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from peakmem import estimate
 from peakmem.errors import PeakmemError, Unreadable
 from peakmem.model import Model
 from peakmem.readers.gguf import read_gguf
@@ -133,6 +134,18 @@ def test_a_folder_has_its_shards_and_its_config(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "rwkv5"}')
     with pytest.raises(Unreadable, match="rwkv5.*50 elements, 200 bytes"):
         Model.read(tmp_path)
+
+
+@pytest.mark.parametrize("more,sets,told", [
+    (0, {}, ""), (7, {}, "7 fewer"), (-7, {}, "7 more"), (7, {"lora_rank": 4}, ""), (7, {"layers": 1}, "")])
+def test_weights_of_another_model_are_told(more: int, sets: dict[str, Any], told: str, tmp_path: Path) -> None:
+    config = {"model_type": "llama", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+              "num_attention_heads": 2, "vocab_size": 31}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    count = 2 * 31 * 16 + 16 + 2 * (4 * 16 * 16 + 3 * 16 * 24 + 2 * 16) + more
+    (tmp_path / "model.safetensors").write_bytes(tensors({"a": entry(0, 2 * count, (count,), "BF16")}, 2 * count))
+    found = [note for note in estimate(tmp_path, **sets).notes if "configuration describes" in note]
+    assert bool(found) == bool(told) and told in "".join(found)
 
 
 @pytest.mark.parametrize("shard", ["../../etc/passwd", "/etc/passwd", "a\0b", "a\nb", "away.safetensors", "", ".."])

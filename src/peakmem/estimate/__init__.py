@@ -23,6 +23,7 @@ from peakmem.tables.resize import SIZES, resize
 from peakmem.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 MIRRORS = {"torch": "2.13.0", "transformers": "5.24.0", "peft": "0.21.2"}
@@ -53,14 +54,15 @@ def estimate(model: str | Path | Model, setup: Setup | None = None, *, allocator
     tape = interpret(structure)
     if tape.elsewhere:
         totals = replace(totals, host=bytes_at(tape, numbers, "host"), disk=bytes_at(tape, numbers, "disk"))
+    parameters = parameters_of(structure, numbers)
     return Ledger(
         origin="estimate",
         run=run_of(found, setup),
         notes=(*notes_of(found, setup), *notes_on_weights(structure, found, numbers),
-               *notes_on_serving(structure, numbers, setup, levels)),
+               *notes_on_serving(structure, numbers, setup, levels), *notes_on_file(found, setup, parameters)),
         totals=totals,
         phases=phases_of(levels),
-        parameters=parameters_of(structure, numbers),
+        parameters=parameters,
         walk=lambda: walked(structure, numbers, found, setup.gpu),
         unroll=lambda: over_time(structure, numbers, found),
         draw=lambda: outlined(structure, numbers, found),
@@ -163,11 +165,20 @@ def parameters_of(structure: Structure, numbers: dict[str, Any]) -> Parameters:
 
 def run_of(model: Model, setup: Setup) -> dict[str, Any]:
     """What was estimated, with what."""
-    dimensions = {name: value for name, value in vars(model).items() if name not in ("notes", "sizes", "towers")}
+    hidden = "notes", "sizes", "towers", "in_file"
+    dimensions = {name: value for name, value in vars(model).items() if name not in hidden}
     dimensions = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in dimensions.items()}
     read = input_of(model, setup)
     return {"peakmem": __version__, "mirrors": dict(MIRRORS), "model": dimensions, **setup.as_json(),
             **({"input": read} if read else {})}
+
+
+def notes_on_file(model: Model, setup: Setup, counted: Parameters) -> Iterator[str]:
+    """Where the weights beside a configuration are not as many as it describes: one of the two is of another model."""
+    more = model.in_file - counted.total
+    if model.in_file and more and not setup.lora_rank and setup.tensor_parallel == 1:
+        yield (f"the configuration describes {counted.total:,} parameters, {abs(more):,} "
+               f"{'fewer' if more > 0 else 'more'} than the file's weights: is it this model's? Counted as it says")
 
 
 def notes_of(model: Model, setup: Setup) -> tuple[str, ...]:

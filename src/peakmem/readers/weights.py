@@ -12,6 +12,9 @@ from peakmem.readers.gguf import read_gguf
 from peakmem.readers.safetensors import INDEX, claimed_bytes, read_safetensors
 from peakmem.readers.tensors import Found
 
+WHOLE = {"BF16", "F16", "F32", "F64"}
+"""Dtypes in which one element is one parameter."""
+
 
 def model_beside(path: str | Path) -> Model:
     """The model that the config.json of the folder describes, with what the weights beside it hold as a note.
@@ -43,7 +46,9 @@ def model_beside(path: str | Path) -> Model:
     claimed = claimed_bytes(folder) if is_folder else None
     unit = "byte" if claimed == 1 else "bytes"
     other = f"; its index says {printable(claimed, 24)} {unit}" if claimed not in (None, found.bytes) else ""
-    return replace(model, notes=(*model.notes, f"the file's weights: {found.words()}{other}"))
+    whole = found.by_dtype.keys() <= WHOLE and not model.stored
+    return replace(model, notes=(*model.notes, f"the file's weights: {found.words()}{other}"),
+                   in_file=found.elements if whole else 0)
 
 
 def has_weights(folder: str) -> bool:

@@ -50,7 +50,7 @@ def resize(model: Model, /, **given: Any) -> Model:
         if not model.vocabulary:
             raise Impossible(f"--tied: {model.name} has no embedding that a head could share")
         new["tied"] = _yes(given["tied"])
-    changed = model.changed(**new, notes=(*model.notes, *notes))
+    changed = model.changed(**new, notes=(*model.notes, *notes), in_file=0)
     _consistent(changed)
     return changed
 
