@@ -116,6 +116,9 @@ def kind_differences(ours: Ledger, theirs: Ledger) -> Iterator[tuple[str, int]]:
             yield from unequal(f"{row.moment} {kind}", size, other.by_kind.get(kind, 0))
         for kind, size in row.peak_by_kind.items():
             yield from unequal(f"{row.moment} peak {kind}", size, other.peak_by_kind.get(kind, 0))
+    for kind in ours.kinds.keys() | theirs.kinds.keys():
+        most = [ledger.kinds[kind].largest if kind in ledger.kinds else 0 for ledger in (ours, theirs)]
+        yield from unequal(f"{kind} at its most", *most)
     for kind, size in ours.by_kind().items():
         yield from unequal(f"{kind} at the peak", size, theirs.by_kind().get(kind, 0))
 

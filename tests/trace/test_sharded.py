@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from steps import LLAMA, setting
+from steps import GPT2, LLAMA, MIXTRAL, setting
 
 from peakmem import Setup, estimate
+from peakmem.ledger import Ledger
 from peakmem.ledger_json import from_json
 from peakmem.readers.hf_config import from_config
 from peakmem.trace.models import as_json
 from peakmem.trace.process import Worker
 from peakmem.trace.settings import setting_of
+from peakmem.views.matching import unmatched
 
 HIDDEN, INTERMEDIATE, VOCABULARY, LAYERS = 128, 344, 1000, 3
 
@@ -60,15 +62,33 @@ def test_without_synchronisation_gradients_stay_whole(worker: Worker) -> None:
     assert last["after_backward"] > every["after_backward"] + 4 * 2 * VOCABULARY * HIDDEN
 
 
-@pytest.mark.parametrize("gpus", [8, 64])
-def test_a_rank_equals_the_estimates_communication_included(worker: Worker, gpus: int) -> None:
-    config = LLAMA | {"num_hidden_layers": 3}
-    setup = Setup.of(precision="mixed", shard="fsdp2", gpus=gpus, sequence=40, batch=2)
+SHARDED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "llama": (LLAMA | {"num_hidden_layers": 3}, {}),
+    "llama, checkpoints and micro-batches": (LLAMA, {"checkpoint": "full", "accumulation": 2}),
+    "gpt2, reduced in 16 bits": (GPT2, {"accumulation": 2, "reduce_dtype": "bf16"}),
+    "gpt2, whole layers and clipping": (GPT2, {"reshard": "none", "clip": True}),
+    "mixtral": (MIXTRAL, {}),
+}
+
+
+@pytest.mark.parametrize("gpus", [8, 64, 1024])
+@pytest.mark.parametrize("name", SHARDED)
+def test_a_ranks_ledger_equals_the_estimates(worker: Worker, name: str, gpus: int) -> None:
+    config, settings = SHARDED[name]
+    setup = Setup.of(precision="mixed", shard="fsdp2", gpus=gpus, sequence=40, batch=2, **settings)
     model = from_config(config)
     ours = from_json(worker.call(as_json, setting_of(config, model, setup), {}, ()))
     theirs = estimate(model, setup)
     assert ours.phases == theirs.phases
+    assert ours.chart == theirs.chart
     assert dict(ours.peak.by_kind) == dict(theirs.peak.by_kind) and ours.peak.by_kind["communication"] > 0
+    assert largest(ours) == largest(theirs)
+    assert unmatched(theirs, ours) == ({}, {})
+
+
+def largest(ledger: Ledger) -> dict[str, int]:
+    """The most of each kind."""
+    return {kind: most.largest for kind, most in ledger.kinds.items()}
 
 
 def streams(gpus: int) -> set[tuple[str, bool]]:

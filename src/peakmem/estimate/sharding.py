@@ -178,8 +178,8 @@ class Unit:
         grads.clear()
         result = self.flat(shards, wanted)
         if wanted != shards[0].dtype:
-            result = self.flat(shards, shards[0].dtype)
-        if result.storage:
+            result = self.flat(shards, shards[0].dtype, "temporary")
+        if result.storage and any(shard.grad is None for shard in shards):  # otherwise they are added to those
             result.storage.record.kind = "gradients"
         self.keep_shards(shards, result)
         self.group.scattered = source
