@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,9 @@ def test_fit(ask: Ask) -> None:
 def test_fit_finds_none(ask: Ask) -> None:
     answer = ask("fit", *SMALL, "--gpu", "100MiB")
     assert answer.code == 1 and answer.out.startswith("no batch fits")
+    lever = re.search(r"\n  (--[a-z0-9 -]+?) +→ +[0-9.]+ MiB", answer.out)
+    assert lever and "What would lower it" in answer.out
+    assert f"{lever[1]} " in ask("estimate", *SMALL, "--batch", "1", "--gpu", "100MiB").out
     answer = ask("fit", *SMALL, "--gpu", "100MiB", "--json")
     assert answer.code == 1 and json.loads(answer.out)["batch"] is None
     assert "which GPU?" in ask.mistake("fit", *SMALL)

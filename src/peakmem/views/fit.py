@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from peakmem.answers import Headroom
+from collections.abc import Iterable
+
+from peakmem.answers import Change, Headroom
 from peakmem.ledger import Ledger
 from peakmem.quantity import gib
 from peakmem.views.layout import Line, wrapped
+from peakmem.views.tables import changes
 from peakmem.views.text import answer, room
 from peakmem.views.words import about, settings_of
 
@@ -17,8 +20,9 @@ def named(ledger: Ledger, count: int) -> str:
     return word if count == 1 else f"{word}s"
 
 
-def page(batch: int, ledger: Ledger, at: Headroom, above: Headroom | None, width: int = 80) -> list[Line]:
-    """batch: the largest, 0: none; ledger, at: with it, or with 1; above: with one more."""
+def page(batch: int, ledger: Ledger, at: Headroom, above: Headroom | None, width: int = 80,
+         tried: Iterable[Change] = (), together: Change | None = None) -> list[Line]:
+    """batch: the largest, 0: none; ledger, at: with it, or with 1; above: with one more; tried: with 1, if none fits."""
     if batch:
         what = named(ledger, batch)
         lines: list[Line] = [[("largest batch ", ""), (f"{batch:,}", "strong"),
@@ -30,6 +34,4 @@ def page(batch: int, ledger: Ledger, at: Headroom, above: Headroom | None, width
         over = f"exceeds by {gib(-above.spare, 1)}" if above.spare < 0 else "is too close to tell"
         lines += wrapped(f"a batch of {batch + 1:,} {over}", width)
     lines += answer(ledger, width) + wrapped(about(ledger), width, style="dim")
-    if not batch:
-        lines += wrapped("What would make it fit: peakmem estimate with the same flags and --batch 1.", width)
-    return lines
+    return lines + changes(tried, together, width)
