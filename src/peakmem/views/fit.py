@@ -22,7 +22,7 @@ def named(ledger: Ledger, count: int) -> str:
 
 def page(batch: int, ledger: Ledger, at: Headroom, above: Headroom | None, width: int = 80,
          tried: Iterable[Change] = (), together: Change | None = None) -> list[Line]:
-    """batch: the largest, 0: none; ledger, at: with it, or with 1; above: with one more; tried: with 1, if none fits."""
+    """batch: the largest, 0: none; ledger, at: with it, or with 1; above: with one more; tried: if none fits."""
     if batch:
         what = named(ledger, batch)
         lines: list[Line] = [[("largest batch ", ""), (f"{batch:,}", "strong"),
