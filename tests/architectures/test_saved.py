@@ -17,6 +17,7 @@ from tests.architectures import (
     test_classics,
     test_decoders,
     test_encoder_decoders,
+    test_encoders,
     test_kin,
     test_llama_kin,
     test_moe,
@@ -30,6 +31,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     **test_classics.VARIANTS,
     **{name: test_decoders.SIZES | config for name, config in test_decoders.VARIANTS.items()},
     **test_encoder_decoders.VARIANTS,
+    **test_encoders.VARIANTS,
     **{name: test_kin.BASE | config for name, config in test_kin.VARIANTS.items()},
     **{name: test_llama_kin.BASE | config for name, config in test_llama_kin.VARIANTS.items()},
     # DeepSeek-V4's training is refused; transformers' own eager attention takes as many key-value heads as heads.
@@ -40,7 +42,9 @@ FAMILIES: dict[str, dict[str, Any]] = {
     **{name: test_recent.BASE | config for name, config in test_recent.VARIANTS.items()},
     **{name: config for name, config in test_towers.VARIANTS.items() if name in test_towers.TRAINS},
 }
-CLASSES = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM", "t5": "AutoModelForSeq2SeqLM",
+CLASSES = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM",
+           **dict.fromkeys(("distilbert", "electra", "modernbert", "mpnet"), "AutoModelForMaskedLM"),
+           "t5": "AutoModelForSeq2SeqLM",
            "mt5": "AutoModelForSeq2SeqLM",
            "whisper": "WhisperForConditionalGeneration", "vit": "AutoModelForImageClassification",
            "resnet": "AutoModelForImageClassification", "clip": "CLIPModel", "llava": "AutoModelForImageTextToText"}

@@ -53,6 +53,7 @@ CODE = {
         "ministral", "seed_oss", "glm", "glm4", "olmo", "olmo3", "olmoe", "smollm3", "minimax_m2", "qwen2_moe",
         "glm4_moe", "glm4_moe_lite", "mimo_v2_flash", "arcee", "cohere2", "dots1", "ernie4_5", "exaone4", "granitemoe",
         "helium", "hunyuan_v1_dense", "ministral3")},
+    **{(name, "transformers"): name for name in ("distilbert", "electra", "modernbert", "mpnet")},
     ("iquestcoder", "transformers"): "llama",
     ("cwm", "transformers"): "ministral",
     ("bert", "transformers"): "bert",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, layer_norm, linear
 from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
 from peakmem.estimate.layout import dims
 from peakmem.estimate.losses import cross_entropy, tied_to, total
-from peakmem.estimate.ops import activation, add, dropout, tanh
+from peakmem.estimate.ops import activation, add, cast, dropout, tanh
 from peakmem.estimate.outputs import hand_out
 from peakmem.estimate.positions import made, rows_of_buffer
 from peakmem.estimate.shapes import select, split_heads, view
@@ -52,10 +52,16 @@ def block_rows() -> Iterator[Row]:
 
 
 def forward(m: Structure, input_ids: Tensor, labels: Tensor | None = None) -> Tensor:
-    hidden = model(m, input_ids)
+    return masked_lm(m, labels, lambda: model(m, input_ids), lambda hidden: head(m, hidden))
+
+
+def masked_lm(m: Structure, labels: Tensor | None, run: Callable[[], Tensor],
+              score: Callable[[Tensor], Tensor]) -> Tensor:
+    """XxxForMaskedLM: `run` gives the last hidden states, of which `score` makes logits; or the bare encoder."""
+    hidden = run()
     if pooled(m):
         return hidden
-    scores = head(m, hidden)
+    scores = score(hidden)
     if m.run == "inference":
         return scores
     hand_out(scores)
@@ -63,7 +69,9 @@ def forward(m: Structure, input_ids: Tensor, labels: Tensor | None = None) -> Te
         del hidden  # the sum is made outside the model
         return total(scores)
     with scope("loss"):
-        return cross_entropy(view(scores, "(b s) V"), labels)
+        # ForMaskedLMLoss casts them, which not all classes call
+        judged = cast(scores, "fp32", "logits in fp32") if m.has("float_loss") else scores
+        return cross_entropy(view(judged, "(b s) V"), labels)
 
 
 def model(m: Structure, ids: Tensor) -> Tensor:
@@ -137,8 +145,11 @@ def intermediate(m: Structure, given: Tensor) -> Tensor:
 
 
 def pooled(m: Structure) -> bool:
-    """Whether BertModel itself runs, which has a pooler and no head: it has no loss to train with."""
-    return m.has("pooler") and m.run == "inference"
+    """Whether BertModel itself runs, which has a pooler and no head: it has no loss to train with.
+
+    bare: the same of a class whose encoder has no pooler.
+    """
+    return (m.has("pooler") or m.has("bare")) and m.run == "inference"
 
 
 def pooler(hidden: Tensor) -> Tensor:

@@ -5,14 +5,12 @@ BERT's layers; positions are counted from the tokens that are no padding.
 
 from __future__ import annotations
 
-from peakmem.architectures.bert import GENERATES, INPUTS, LOSSES, block_rows, encoder, pooled, pooler
+from peakmem.architectures.bert import GENERATES, INPUTS, LOSSES, block_rows, encoder, masked_lm, pooled, pooler
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, layer_norm, linear
 from peakmem.estimate import weights
-from peakmem.estimate.losses import cross_entropy, tied_to, total
+from peakmem.estimate.losses import tied_to
 from peakmem.estimate.ops import activation, add, dropout
-from peakmem.estimate.outputs import hand_out
 from peakmem.estimate.positions import made
-from peakmem.estimate.shapes import view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
 from peakmem.estimate.weights import embed, project
@@ -48,18 +46,7 @@ def head_rows(m: Structure) -> Definition:
 
 
 def forward(m: Structure, input_ids: Tensor, labels: Tensor | None = None) -> Tensor:
-    hidden = model(m, input_ids)
-    if pooled(m):
-        return hidden
-    scores = head(m, hidden)
-    if m.run == "inference":
-        return scores
-    hand_out(scores)
-    if labels is None:
-        del hidden  # the sum is made outside the model
-        return total(scores)
-    with scope("loss"):
-        return cross_entropy(view(scores, "(b s) V"), labels)
+    return masked_lm(m, labels, lambda: model(m, input_ids), lambda hidden: head(m, hidden))
 
 
 def model(m: Structure, ids: Tensor) -> Tensor:
@@ -86,12 +73,16 @@ def embeddings(m: Structure, ids: Tensor) -> Tensor:
         return x
 
 
-def counted_positions() -> Tensor:
-    """create_position_ids_from_input_ids: how many tokens that are no padding have come so far."""
+def counted_positions(names: tuple[str, ...] = ("tokens so far, as mask", "with those before",
+                                                "positions of tokens")) -> Tensor:
+    """create_position_ids_from_input_ids: how many tokens that are no padding have come so far.
+
+    names: what is computed of them in 32 bit; MPNet adds none that came before.
+    """
     mask = made("b s", "bool", "what is no padding")
     mask = made("b s", "int32", "what is no padding, as numbers")
     counted = made("b s", "int64", "tokens so far")
-    for name in ("tokens so far, as mask", "with those before", "positions of tokens"):
+    for name in names:
         counted = made("b s", "int32", name)
     result = made("b s", "int64", "positions")
     result = made("b s", "int64", "position ids")
@@ -99,12 +90,12 @@ def counted_positions() -> Tensor:
     return result
 
 
-def head(m: Structure, hidden: Tensor) -> Tensor:
-    """lm_head: a layer of its own, then the embedding matrix, then a bias for each token."""
+def head(m: Structure, hidden: Tensor, base: str = "roberta") -> Tensor:
+    """lm_head: a layer of its own, then the embedding matrix, then a bias for each token. base: whose embeddings."""
     with scope("lm_head"):
         bias = weights.weight("bias") if m.has("tied") else None
         x = project(hidden, "dense")
         x = activation(x, "gelu")
         x = weights.layer_norm(x, "layer_norm")
-        x = project(x, "decoder", tied_to(m, "roberta.embeddings.word_embeddings"), bias)
+        x = project(x, "decoder", tied_to(m, f"{base}.embeddings.word_embeddings"), bias)
         return x

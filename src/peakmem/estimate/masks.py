@@ -5,7 +5,7 @@ Fused kernels need none unless a window hides tokens; eager code always gets one
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from peakmem.estimate.inference import see
 from peakmem.estimate.layout import dims
@@ -54,6 +54,14 @@ def sliding_mask(m: Structure, dtype: str, packed: bool = True) -> Tensor | None
     return boolean_mask(windowed=True) if m.has("narrow_window") or m.has("empty_window") else None
 
 
+def both_sides_mask(m: Structure, dtype: str) -> Tensor | None:
+    """create_bidirectional_sliding_window_mask: none while the window holds all tokens, for eager code too."""
+    if not m.has("narrow_window"):
+        return None
+    mask = boolean_mask(condition=near)
+    return as_numbers(mask, dtype) if m.kernel("sliding") == "eager" else mask
+
+
 def target_mask(m: Structure, dtype: str, packed: bool = False) -> Tensor | None:
     """create_causal_mask of a decoder that reads an encoder: positions are counted by t."""
     if packed:
@@ -61,14 +69,15 @@ def target_mask(m: Structure, dtype: str, packed: bool = False) -> Tensor | None
     return as_numbers(boolean_mask(at="t"), dtype, "t") if m.kernel("full") == "eager" else None
 
 
-def boolean_mask(windowed: bool = False, at: str = "s") -> Tensor:
-    """sdpa_mask: four aranges, then the comparisons, seen as (b, 1, s, s)."""
+def boolean_mask(windowed: bool = False, at: str = "s", condition: Callable[[], Tensor] | None = None) -> Tensor:
+    """sdpa_mask: four aranges, then the comparisons, seen as (b, 1, s, s). condition: makes them, if not causal."""
     batch, head = made("b", "int64", "batch numbers"), made("1", "int64", "head numbers")
     rows = made(at, "int64", "query numbers")
     rows = made(at, "int64", "query numbers")
     columns = made(f"{at}'", "int64", "key numbers")
     columns = made(f"{at}'", "int64", "key numbers")
-    mask = window_and_causal() if windowed else made(f"1 1 {at} {at}'", "bool", "causal mask")
+    condition = condition or (window_and_causal if windowed else None)
+    mask = condition() if condition is not None else made(f"1 1 {at} {at}'", "bool", "causal mask")
     del batch, head, rows, columns
     return mask.seen_as(dims(f"b 1 {at} {at}'"))
 
@@ -82,6 +91,21 @@ def window_and_causal() -> Tensor:
     result = made("1 1 s s'", "bool", "window mask")
     del condition
     condition = made("1 1 s s'", "bool", "causal mask")
+    result = made("1 1 s s'", "bool", "window mask")
+    del condition
+    return result
+
+
+def near() -> Tensor:
+    """and_masks of sliding_window_bidirectional_overlay and a condition that always holds."""
+    result = made("", "bool", "one")
+    distances = made("1 1 s s'", "int64", "distances")
+    distances = made("1 1 s s'", "int64", "distances, positive")
+    condition = made("1 1 s s'", "bool", "inside the window")
+    del distances
+    result = made("1 1 s s'", "bool", "window mask")
+    del condition
+    condition = made("1 1 s 1", "bool", "any token")
     result = made("1 1 s s'", "bool", "window mask")
     del condition
     return result

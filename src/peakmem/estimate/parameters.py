@@ -183,7 +183,7 @@ DEFAULT_TARGETS = {
     "mpt": ("Wqkv",),
     "phi": ("q_proj", "v_proj", "fc1", "fc2"),
     "gpt_neox": ("query_key_value",),
-    **dict.fromkeys(("bert", "roberta", "xlm-roberta"), ("query", "value")),
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "electra"), ("query", "value")),
     **dict.fromkeys(("t5", "mt5"), ("q", "v")),
     "nemotron_h": ("q_proj", "k_proj", "v_proj", "o_proj"),
 }

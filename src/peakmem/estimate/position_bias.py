@@ -60,6 +60,29 @@ def buckets(pairs: str, causal: bool) -> Tensor:
     return numbers
 
 
+def buckets_of_distances(pairs: str) -> Tensor:
+    """MPNetEncoder.relative_position_bucket."""
+    back = made(pairs, "int64", "distances, negated")
+    ahead = made(pairs, "bool", "what is ahead")
+    numbers = made(pairs, "int64", "what is ahead as numbers")
+    del ahead
+    numbers = made(pairs, "int64", "first bucket")
+    numbers = made(pairs, "int64", "buckets")
+    back = made(pairs, "int64", "distances, positive")
+    small = made(pairs, "bool", "small distances")
+    large = made(pairs, "fp32", "distances in fp32")
+    for name in ("ratios", "logarithms", "shares", "steps"):
+        large = made(pairs, "fp32", name)
+    large = made(pairs, "int64", "steps as numbers")
+    large = made(pairs, "int64", "buckets of large distances")
+    most = made(pairs, "int64", "last bucket")
+    large = made(pairs, "int64", "buckets of large distances, limited")
+    del most
+    chosen = made(pairs, "int64", "chosen buckets")
+    del back, small, large, chosen
+    return numbers
+
+
 def zero_bias(m: Structure, q: Tensor, k: Tensor) -> Tensor:
     """No bias between two sequences: zeros, which want a gradient where the model is checkpointed."""
     zeros = current().new(((), *q.dims[1:3], k.dims[2]), q.dtype, None, f"{current().scope}/zero bias")

@@ -43,6 +43,16 @@ def every_second(x: Tensor, part: str) -> Tensor:
     return n.output(x.seen_as(x.dims[:-1] + ((part,),), tuple(memory)))
 
 
+def unbind(x: Tensor, at: int, count: int) -> list[Tensor]:
+    """unbind(): a view for each element of a dimension, which goes. Backward stacks the gradients (UnbindBackward0)."""
+    (letter,) = x.dims[at]
+    memory = tuple(GAP if other == letter else other for other in x.memory)
+    n = Node("unbind", x)
+    results = [n.output(x.seen_as(x.dims[:at] + x.dims[at + 1:], memory), slot) for slot in range(count)]
+    n.gradient(0, "join")
+    return results
+
+
 def clamp(x: Tensor, bounds: int) -> Tensor:
     """clamp with one bound or two: keeps its input; where it lay outside, the gradient is zero (ClampBackward1)."""
     n = Node("clamp", x)

@@ -18,7 +18,8 @@ from peakmem.setup import Setup
 from peakmem.tables.precisions import PRECISIONS
 from peakmem.tables.quantised import BNB_4BIT, PLAIN, SCHEMES, Scheme, Stored
 
-HEADS = ("lm_head", "lm_head.decoder", "embed_out", "output_layer", "cls.predictions.decoder")
+HEADS = ("lm_head", "lm_head.decoder", "embed_out", "output_layer", "cls.predictions.decoder",
+         "vocab_projector", "generator_lm_head", "decoder")
 IN_FIRST = ("gpt_oss", "llama4_text")  # banks of experts whose matrices lie as (in, out)
 LINEAR = ("linear", "conv1d", "linear, read")
 BNB = (*BNB_4BIT, "int8")

@@ -80,10 +80,11 @@ def opt(f: Fields) -> Sizes:
 def bert(f: Fields) -> Sizes:
     """BERT with its masked language model head. `pooler`: the class that the file names has a pooler instead."""
     heads, dropout = f.count("num_attention_heads"), f.fraction("hidden_dropout_prob")
-    refuse(f, "add_cross_attention", "attention to an encoder")
-    refuse(f, "is_decoder", "causal attention in BERT")
+    if "is_decoder" in f.defaults:
+        refuse(f, "add_cross_attention", "attention to an encoder")
+        refuse(f, "is_decoder", "causal attention in BERT")
     switches, name = set(BIASES), architecture(f)
-    if name in ("BertModel", "RobertaModel", "XLMRobertaModel", "CamembertModel"):
+    if name.removesuffix("Model") in ("Bert", "Roberta", "XLMRoberta", "Camembert", "MPNet") and name.endswith("Model"):
         switches |= {"pooler"}
         f.notes.append(f"{name} is trained as {name.removesuffix('Model')}ForMaskedLM, with the head and without the "
                        "pooler; --run inference is the class itself")
@@ -92,7 +93,8 @@ def bert(f: Fields) -> Sizes:
         "head_size": head_size(f, own=False), "feed_forward": f.count("intermediate_size"),
         "vocabulary": f.count("vocab_size"), "positions": f.count("max_position_embeddings"),
         "longest": f.count("max_position_embeddings"),
-        "token_types": f.count("type_vocab_size"), "tied": f.flag("tie_word_embeddings"),
+        "token_types": f.count("type_vocab_size") if "type_vocab_size" in f.defaults else 0,
+        "tied": f.flag("tie_word_embeddings"),
         "activation": f.activation("hidden_act"), "embedding_dropout": dropout,
         "attention_dropout": f.fraction("attention_probs_dropout_prob"), "hidden_dropout": dropout,
         "switches": frozenset(switches),

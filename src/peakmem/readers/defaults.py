@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from peakmem.readers.defaults_encoders import ENCODER_ALIASES, ENCODERS
 from peakmem.readers.defaults_kin import KIN, KIN_ALIASES
 from peakmem.readers.defaults_llama_kin import LLAMA_KIN, LLAMA_KIN_ALIASES
 from peakmem.readers.defaults_recent import RECENT, RECENT_ALIASES
@@ -84,6 +85,7 @@ DEFAULTS: Mapping[str, Row] = {
              "embd_pdrop": 0.0, "attn_pdrop": 0.0, "tie_word_embeddings": False},
     **RECENT,
     **KIN,
+    **ENCODERS,
     **LLAMA_KIN,
     **TOWERS,
     "mpt": {"d_model": 2048, "n_heads": 16, "n_layers": 24, "max_seq_len": 2048, "vocab_size": 50368,
@@ -118,6 +120,7 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
     "mpt": {"hidden_size": "d_model", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"},
     **RECENT_ALIASES,
     **KIN_ALIASES,
+    **ENCODER_ALIASES,
     **LLAMA_KIN_ALIASES,
     **TOWER_ALIASES,
     "mixtral": {"num_experts": "num_local_experts"},

@@ -11,6 +11,9 @@ router_logits      the auxiliary loss of routers    norm_before        OPT: norm
 final_norm         OPT: a norm after the last layer norm_affine        OPT: norms with weights
 longrope           rotary frequencies by length     dynamic_rope       rotary frequencies that grow
 pooler             BERT: the file's class is the one with a pooler
+norm_bias          layer norms with biases       classifier_bias    a bias in the layer before the head
+float_loss         the loss takes logits in fp32, of an encoder
+bare               the file's class is the encoder alone
 norm_per_head      StableLM: each head has its own  head_bias          a bias on the output head
 masked             Falcon: a mask for every kernel  broadcast_heads    one key/value head, broadcast in matmuls
 grouped_qkv        Falcon: q, k, v lie by groups    two_norms          norms of attention and feed-forward
@@ -71,6 +74,7 @@ FAMILIES: Mapping[str, str] = {
     **{name: f"llama_kin.{name}" for name in (
         "arcee", "cohere2", "cwm", "dots1", "ernie4_5", "exaone4", "granitemoe", "helium", "hunyuan_v1_dense",
         "ministral3")},
+    **{name: f"encoders.{name}" for name in ("distilbert", "electra", "modernbert", "mpnet")},
 }
 """transformers' model_type -> the function that reads it, in a module of this package that is loaded when needed."""
 
@@ -80,7 +84,9 @@ NO_CLASS = DIFFUSERS | {"nemotron-nas"}
 
 CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "vit": "ViTForImageClassification",
                               "t5": "T5ForConditionalGeneration", "mt5": "MT5ForConditionalGeneration",
-                              "roberta": "RobertaForMaskedLM",
+                              "roberta": "RobertaForMaskedLM", "distilbert": "DistilBertForMaskedLM",
+                              "electra": "ElectraForMaskedLM", "mpnet": "MPNetForMaskedLM",
+                              "modernbert": "ModernBertForMaskedLM",
                               "xlm-roberta": "XLMRobertaForMaskedLM", "camembert": "CamembertForMaskedLM",
                               "resnet": "ResNetForImageClassification",
                               "llava": "LlavaForConditionalGeneration",

@@ -15,7 +15,7 @@ from peakmem.setup import LIMIT, checked, number
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_size", "feed_forward", "vocabulary", "positions", "window",
          "experts", "experts_per_token", "expert_feed_forward", "token_types", "image", "patch", "channels", "classes")
 """Fields of `Model` that can be given, and `tied`."""
-ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert")
+ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "mpnet", "modernbert")
 
 
 def resize(model: Model, /, **given: Any) -> Model:

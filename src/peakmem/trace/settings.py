@@ -7,6 +7,7 @@ from typing import Any
 
 from peakmem.errors import Impossible
 from peakmem.model import Model
+from peakmem.readers.hf_config import CLASSES
 from peakmem.setup import FIELDS, Setup
 from peakmem.tables.gpus import find_gpu
 from peakmem.tables.kernels import GPU
@@ -242,7 +243,7 @@ def task_of(model: Model, setup: Setup) -> str:
         return "image"
     if "encoder_decoder" in model.switches:
         return "seq2seq"
-    return "mlm" if model.architecture in ("bert", "roberta") else "causal"
+    return "mlm" if CLASSES.get(model.architecture, "").endswith("ForMaskedLM") else "causal"
 
 
 def of_own_file(given: Mapping[str, Any]) -> dict[str, Any]:
