@@ -6,7 +6,7 @@ import gc
 
 import pytest
 import torch
-from steps import LLAMA, events_of, setting, trace, traced_module
+from steps import GPT2, LLAMA, events_of, setting, trace, traced_module
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from peakmem.trace import fake_gpu
@@ -144,3 +144,9 @@ def vanish() -> None:
 def test_a_process_that_dies_is_reported() -> None:
     with pytest.raises(TraceError, match="exit code 3"):
         in_process(vanish)
+
+
+def test_muon_without_a_matrix_is_adamw(worker: Worker) -> None:
+    held = setting(GPT2, freeze=["attn", "mlp"])
+    muon, adamw = (worker.call(trace, held | {"optimizer": name})["bytes"] for name in ("Muon", "AdamW"))
+    assert muon == adamw

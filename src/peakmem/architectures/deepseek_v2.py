@@ -23,7 +23,7 @@ def forward(m: Structure, ids: Tensor) -> Tensor:
 
 def table(dtype: str) -> tuple[Tensor, ...]:
     """One complex number for each position and pair, in fp32 whatever the model has."""
-    return (complex_table("dr/2", "dr"),)
+    return (complex_table("dr/2"),)
 
 
 def turn(m: Structure, q: Tensor, k: Tensor, turned: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:

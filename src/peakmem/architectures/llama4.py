@@ -69,7 +69,7 @@ def model(m: Structure, ids: Tensor) -> Tensor:
         found = {kind.partition(",")[0] for kind in m.kinds()}
         masks = {kind: make(m, x.dtype) for kind, make in (("full", causal_mask), ("chunked", chunked_mask))
                  if kind in found}
-        frequencies = complex_table("d/2", "d")
+        frequencies = complex_table("d/2")
         for kind in m.layers("layers"):
             x = m.layer(block, x, frequencies, masks[kind.partition(",")[0]], position_ids, kind)
         x = rms_weight_last(x, "norm")

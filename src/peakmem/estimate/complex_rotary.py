@@ -1,6 +1,7 @@
 """Rotary positions as complex numbers: torch.polar, view_as_complex and back.
 
-A complex number is two fp32 numbers, so a tensor of `d/2` complex numbers is written as one of `d` fp32 numbers.
+A complex number is two fp32 numbers, so queries and keys of `d/2` complex numbers are written as `d` fp32 numbers. The
+table is complex: what casts floating tensors, as FSDP2 does with a layer's inputs, leaves it alone.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from peakmem.estimate.shapes import alias, view
 from peakmem.estimate.tape import Tensor
 
 
-def complex_table(half: str, size: str) -> Tensor:
-    """XxxRotaryEmbedding.forward of models/deepseek_v2 and models/llama4: (1, s, size/2) complex numbers."""
+def complex_table(half: str) -> Tensor:
+    """XxxRotaryEmbedding.forward of models/deepseek_v2 and models/llama4: (1, s, half) complex numbers."""
     numbers = made("1 s 1", "fp32", "positions in fp32")
     angles = made(f"1 s {half}", "fp32", "angles")
     del numbers
     ones = made(f"1 s {half}", "fp32", "ones")
-    frequencies = made(f"1 s {size}", "fp32", "complex table")
+    frequencies = made(f"1 s {half}", "complex64", "complex table")
     del ones
-    frequencies = made(f"1 s {size}", "fp32", "complex table")
+    frequencies = made(f"1 s {half}", "complex64", "complex table")
     del angles
     return frequencies
 
@@ -49,7 +50,7 @@ def turned(x: Tensor, frequencies: Tensor) -> Tensor:
     n = Node("mul", x)
     n.saves(frequencies, f"gradient of what {n.scope} turns")
     out = result_like(n, x, None, "turned")
-    n.gradient(0, memory="grad", temporaries=((frequencies.dims, "fp32"),))
+    n.gradient(0, memory="grad", temporaries=((frequencies.dims, frequencies.dtype),))
     out = n.output(out)
     n = Node("view_as_real", out)
     n.gradient(0, "contiguous")

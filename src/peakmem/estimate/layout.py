@@ -20,7 +20,8 @@ Memory = tuple[str, ...]
 
 GAP = "|"
 
-BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "int64": 8, "int32": 4, "uint64": 8, "uint8": 1, "bool": 1}
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "int64": 8, "int32": 4, "uint64": 8, "uint8": 1, "bool": 1,
+         "complex64": 8}
 FLOATS = frozenset({"fp32", "bf16", "fp16"})
 
 

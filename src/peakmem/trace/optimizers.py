@@ -87,8 +87,8 @@ def outer(model: torch.nn.Module) -> set[int]:
 def _muon(trained: list[Tensor], ends: Container[int] = (), **options: Any) -> Together:
     matrices = [p for p in trained if p.dim() == 2 and id(p) not in ends]
     rest = [p for p in trained if p.dim() != 2 or id(p) in ends]
-    muon = torch.optim.Muon(matrices)
-    return Together(muon, torch.optim.AdamW(rest, **options)) if rest else Together(muon)
+    muon = [torch.optim.Muon(matrices)] if matrices else []
+    return Together(*muon, torch.optim.AdamW(rest, **options)) if rest else Together(*muon)
 
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
