@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,10 @@ from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import size
 from peakmem.estimate.settings import structure_of
 from peakmem.estimate.tape import Phase
+from peakmem.readers.hf_config import from_config
+from peakmem.setup import Setup
 from peakmem.trace import record as tracing
+from peakmem.trace.settings import grid_setting
 
 DTYPES = {"bf16": ("bf16", None), "fp32": ("fp32", None), "amp": ("fp32", "bf16"), "fp16": ("fp16", None)}
 LEVERS: Mapping[str, Mapping[str, Any]] = {
@@ -32,14 +35,24 @@ LEVERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def settings(config: Mapping[str, Any], sequence: int) -> Iterator[dict[str, Any]]:
+def pictures_of(config: Mapping[str, Any], sequence: int, size: Sequence[int]) -> dict[str, Any]:
+    """What the records say of pictures, where the model takes them of any size."""
+    model = from_config(config)
+    if "any_size" not in model.switches:
+        return {"task": "image-text" if "sees" in model.switches else "causal"}
+    said = dict(zip(("images", "image_height", "image_width"), size, strict=True))
+    grid = grid_setting(model, Setup.of(sequence=sequence, **said))
+    return {"task": "image-text", "pictures": said, "grid": grid}
+
+
+def settings(config: Mapping[str, Any], sequence: int, size: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Every combination; batches of one, two and three sequences in turn."""
-    task = "image-text" if "image_token_index" in config else "causal"
+    pictures = pictures_of(config, sequence, size)
     for i, (precision, attention, lever) in enumerate(product(DTYPES, ("sdpa", "eager"), LEVERS)):
         dtype, autocast = DTYPES[precision]
         yield {
             "id": f"{config['model_type']}/{precision}/{attention}/{lever}/b{i % 3 + 1}s{sequence}",
-            "task": task, "config": dict(config), "dtype": dtype, "autocast": autocast, "attention": attention,
+            **pictures, "config": dict(config), "dtype": dtype, "autocast": autocast, "attention": attention,
             "checkpointing": False, "optimizer": "AdamW", "optimizer_impl": "foreach", "lora": None,
             "accumulation": 1, "batch": i % 3 + 1, "seq": sequence, **LEVERS[lever],
         }
@@ -79,13 +92,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Compare the engine with traced steps of one tiny architecture.")
     parser.add_argument("config", type=Path, help="config.json of a tiny model")
     parser.add_argument("--sequence", type=int, default=33, help="tokens; an odd number by default")
+    parser.add_argument("--pictures", type=int, nargs=3, default=(1, 200, 100), help="how many in each sequence, "
+                        "height, width, where the model takes any size")
     parser.add_argument("--only", default="", help="a word in the names of the steps that are wanted")
     parser.add_argument("--first", action="store_true", help="stop at the first that is off")
     parser.add_argument("--write", type=Path, help="a file for the records, for the tests")
     arguments = parser.parse_args()
     config = json.loads(arguments.config.read_text(encoding="utf-8"))
     made, off = [], 0
-    for setting in settings(config, arguments.sequence):
+    for setting in settings(config, arguments.sequence, arguments.pictures):
         if arguments.only not in setting["id"]:
             continue
         try:

@@ -103,6 +103,7 @@ def setup_of(record: Mapping[str, Any]) -> Setup:
         settings["target"] = record["target_seq"]
     if record.get("task") == "causal":
         settings["images"] = 0
+    settings |= record.get("pictures") or {}
     return Setup.of(**settings | sharding_of(record))
 
 

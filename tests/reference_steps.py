@@ -83,6 +83,7 @@ def setup_of(record: Record) -> Setup:
         given["sequence"] = record["seq"]
     if record["task"] == "causal":
         given["images"] = 0
+    given |= record.get("pictures") or {}
     if record.get("target_seq"):
         given["target"] = record["target_seq"]
     if record.get("loss"):

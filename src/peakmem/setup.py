@@ -35,9 +35,12 @@ class Setup:
     target: int = setting(0, "tokens of the target, where a model has an encoder and a decoder; inference: those that "
                           "generation begins with; 0: as many as --sequence, in inference 1", unit="tokens",
                           group="activations")
-    images: int = setting(-1, "pictures in each sequence, where a model trains on text with pictures; -1: one in "
-                          "training; inference is of text alone", unit="pictures", group="activations", least=-1,
-                          most=1)
+    images: int = setting(-1, "pictures in each sequence, where a model reads text with pictures; -1: one in training, "
+                          "none in inference", unit="pictures", group="activations", least=-1, most=1000)
+    image_height: int = setting(448, "height of each picture, where a model takes pictures of any size; its processor "
+                                "rounds it", unit="pixels", group="activations", least=1, most=10**5)
+    image_width: int = setting(448, "width of each picture, where a model takes pictures of any size", unit="pixels",
+                               group="activations", least=1, most=10**5)
     batch: int = setting(1, "sequences in one micro-batch, per GPU", unit="sequences", least=1)
     accumulation: int = setting(1, "micro-batches per optimizer step", unit="micro-batches", least=1)
     precision: str = setting("mixed", "which dtype weights, gradients and states have", choices=(

@@ -67,6 +67,7 @@ CODE = {
     ("dit", "transformers"): "dit",
     ("clip", "transformers"): "clip",
     ("llava", "transformers"): "llava",
+    ("qwen2_vl", "transformers"): "qwen_vl",
     ("qwen2_5_vl", "transformers"): "qwen_vl",
     ("qwen3_vl", "transformers"): "qwen_vl",
     ("qwen3_vl_moe", "transformers"): "qwen_vl",

@@ -43,23 +43,26 @@ def forward(m: Structure, ids: Tensor) -> Tensor:
 def model(m: Structure, ids: Tensor, body: Callable[..., Tensor] | None = None,
           masked: Iterable[str] = ("full",), norm: Callable[[Tensor, str], Tensor] = rms, name: str = "model",
           tables: Callable[[Structure, str], tuple[Tensor, Tensor]] = rotary, packed: bool = True,
-          inputs_embeds: Tensor | None = None) -> Tensor:
+          inputs_embeds: Tensor | None = None, after: Callable[[Tensor, str], Tensor] | None = None,
+          numbered: Callable[[], tuple[Tensor, Tensor | None]] | None = None) -> Tensor:
     """The decoder. body, norm: its layer and last norm; masked: the kinds of layers that get masks.
 
     name: where it lies; tables: its positions; packed: its positions are searched for packed sequences.
-    inputs_embeds: what stands for the tokens' own embeddings.
+    inputs_embeds: what stands for the tokens' own embeddings; after: what is done after a layer of a kind.
+    numbered: makes the numbers of the positions, and what of them the layers get.
     """
     with scope(name):
         if inputs_embeds is None:
             inputs_embeds = embed(ids, "embed_tokens")
         x = inputs_embeds
-        position_ids = positions()
+        numbers, position_ids = numbered() if numbered else (positions(),) * 2
         masks = layer_masks(m, x.dtype, masked, packed)
         cos, sin = tables(m, x.dtype)
         for kind in m.layers("layers"):
-            x = m.layer(body or block, x, cos, sin, masks[kind], position_ids)
+            x = m.layer(body or block, x, cos, sin, masks[kind.partition(",")[0]], position_ids)
+            x = x if after is None else after(x, kind)
         x = norm(x, "norm")
-        del inputs_embeds
+        del inputs_embeds, numbers
         return x
 
 

@@ -93,17 +93,22 @@ def observed(run: Callable[[], Tensor], logits: list[Tensor]) -> Tensor:
 
 
 def model(m: Structure, ids: Tensor, feed_forward: Callable[[str], FeedForward], name: str = "model",
-          tables: Callable[[Structure, str], tuple[Tensor, Tensor]] = lambda m, dtype: rotary_table(dtype)) -> Tensor:
-    """The decoder; feed_forward: what each kind of layer has there; name, tables: as in llama.model."""
+          tables: Callable[[Structure, str], tuple[Tensor, Tensor]] = lambda m, dtype: rotary_table(dtype),
+          inputs_embeds: Tensor | None = None, after: Callable[[Tensor, str], Tensor] | None = None,
+          numbered: Callable[[], tuple[Tensor, Tensor | None]] | None = None, packed: bool = True) -> Tensor:
+    """The decoder; feed_forward: what each kind of layer has there; the rest: as in llama.model."""
     with scope(name):
-        x = inputs_embeds = embed(ids, "embed_tokens")
-        position_ids = positions()
-        mask, = layer_masks(m, x.dtype, ("sliding" if m.has("window") else "full",)).values()
+        if inputs_embeds is None:
+            inputs_embeds = embed(ids, "embed_tokens")
+        x = inputs_embeds
+        numbers, position_ids = numbered() if numbered else (positions(),) * 2
+        mask, = layer_masks(m, x.dtype, ("sliding" if m.has("window") else "full",), packed).values()
         cos, sin = tables(m, x.dtype)
         for kind in m.layers("layers"):
             x = m.layer(block, x, cos, sin, mask, position_ids, feed_forward(kind))
+            x = x if after is None else after(x, kind)
         x = rms(x, "norm")
-        del inputs_embeds
+        del inputs_embeds, numbers
         return x
 
 

@@ -3,7 +3,7 @@ Qwen3_5ForConditionalGeneration), on text alone: the tower stands by, and no gra
 
 from __future__ import annotations
 
-from peakmem.architectures import qwen3_5, qwen3_next, qwen_vl
+from peakmem.architectures import qwen3_5, qwen3_next, qwen_tower
 from peakmem.architectures.definition import Definition, Layers
 from peakmem.architectures.delta_net import gated_delta_net
 from peakmem.architectures.gemma4_vision import unreached
@@ -17,9 +17,9 @@ MIRRORS = ("transformers 5.24.0 models/qwen3_5/modeling_qwen3_5.py, Qwen3_5ForCo
 
 
 def define(m: Structure) -> Definition:
-    for row in qwen_vl.tower(m):
+    for row in qwen_tower.rows(m):
         if isinstance(row, Layers):
-            yield row._replace(block=lambda kind: unreached(qwen_vl.block_rows()))
+            yield row._replace(block=lambda kind: unreached(qwen_tower.block_rows(m)))
         else:
             yield row._replace(reached=False)
     yield from beside(qwen3_5.define(m))

@@ -43,7 +43,7 @@ def dense_rows(biased: bool = False, name: str = "mlp", size: str = "f") -> Iter
 
 def has_experts(m: Structure, kind: str) -> bool:
     """Whether a layer of this kind has experts: all have, unless some are called dense."""
-    return m.has("experts") and kind != "dense"
+    return m.has("experts") and not kind.startswith("dense")
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:

@@ -1,91 +1,141 @@
-"""Qwen2.5-VL, Qwen3-VL and Qwen3-VL-MoE, as transformers 5.24 runs them (models/qwen3_vl/modeling_qwen3_vl.py and
-its kin), on text alone: the tower stands by. Positions are counted in three ways, which text does not tell apart."""
+"""Qwen2-VL, Qwen2.5-VL, Qwen3-VL and Qwen3-VL-MoE, as transformers 5.24 runs them (models/qwen3_vl/modeling_qwen3_vl.py
+and its kin): features of pictures replace the embeddings of as many tokens. Without pictures the tower stands by.
+Positions are counted in three ways: time, height and width, which text does not tell apart.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peakmem.architectures import llama, mixtral, qwen3_moe
-from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, layer_norm, linear, rms_norm
+from peakmem.architectures import llama, mixtral, qwen3_moe, qwen_tower
+from peakmem.architectures.definition import Definition, Layers, Row, buffer
 from peakmem.architectures.llava import TEXT, beside
+from peakmem.estimate.attention import attend
+from peakmem.estimate.inference import cached
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.ops import cast
-from peakmem.estimate.positions import made
+from peakmem.estimate.picture_tokens import added_at, masked_scatter, one_by_one, places
+from peakmem.estimate.positions import made, positions, rotate
+from peakmem.estimate.shapes import cat, split_heads
 from peakmem.estimate.structure import Structure
-from peakmem.estimate.tape import Tensor
+from peakmem.estimate.tape import Tensor, current, scope
+from peakmem.estimate.weights import embed, project
+from peakmem.immutable import replace
 
 MIRRORS = "transformers 5.24.0 models/qwen3_vl/modeling_qwen3_vl.py"
-RUNS = ("inference",)
+INPUTS = {"input_ids": ("b s", "int64"), "pixel_values": ("(nt pm) (c pt p p')", "fp32", "pictures"),
+          "mm_token_type_ids": ("b s", "int64", "pictures"), "labels": ("b s", "int64")}
+SHARDS = False  # as LLaVA
 
 
 def define(m: Structure) -> Definition:
-    yield from old_tower(m) if m.architecture == "qwen2_5_vl" else tower(m)
+    yield from reached(qwen_tower.rows(m), m.has("pictures"))
     yield from beside(qwen3_moe.define(m) if m.has("experts") else llama.define(m))
+    if m.has("pictures") and m.run == "training" and m.step == "steady":
+        yield from buffer("model.rope_deltas", "b 1", "int64")  # of the step before
 
 
-def old_tower(m: Structure) -> Definition:
-    """Qwen2.5-VL's: norms without biases, a gate in each feed-forward."""
-    yield Row("model.visual.patch_embed.proj.weight", "hi c pt p p'")
-    yield from rotary_rows()
-    yield Layers("model.visual.blocks", lambda kind: old_block_rows(), "image")
-    yield from rms_norm("model.visual.merger.ln_q", "hi")
-    yield from linear("model.visual.merger.mlp.0", "(pm hi)", "(pm hi)", True)
-    yield from linear("model.visual.merger.mlp.2", "ho", "(pm hi)", True)
+def reached(rows: Definition, sees: bool) -> Definition:
+    """Gradients reach the tower where it sees something."""
+    for row in rows:
+        if isinstance(row, Row):
+            yield row._replace(reached=sees)
+        else:
+            yield Layers(row.name, lambda kind, of=row.block: (r._replace(reached=sees) for r in of(kind)), row.stack)
 
 
-def old_block_rows() -> Iterator[Row]:
-    yield from rms_norm("norm1", "hi")
-    yield from rms_norm("norm2", "hi")
-    yield from attention_rows()
-    yield from linear("mlp.gate_proj", "fi", "hi", True)
-    yield from linear("mlp.up_proj", "fi", "hi", True)
-    yield from linear("mlp.down_proj", "hi", "fi", True)
+def forward(m: Structure, input_ids: Tensor, pixel_values: Tensor | None = None,
+            mm_token_type_ids: Tensor | None = None, labels: Tensor | None = None) -> Tensor:
+    returned: list[Tensor] = []  # image_outputs, which the model hands out beside its logits
+    return causal_lm(m, lambda: model(m, input_ids, pixel_values, returned), f"{TEXT}.embed_tokens")
 
 
-def tower(m: Structure) -> Definition:
-    """Qwen3-VL's: some layers' outputs are merged as well, for the first layers of the decoder."""
-    yield Row("model.visual.patch_embed.proj.weight", "hi c pt p p'")
-    yield Row("model.visual.patch_embed.proj.bias", "hi")
-    yield from embedding("model.visual.pos_embed", "pp", "hi")
-    yield from rotary_rows()
-    yield Layers("model.visual.blocks", lambda kind: block_rows(), "image")
-    yield from merger_rows("model.visual.merger", "hi")
-    for i in range(m.number("nd")):
-        yield from merger_rows(f"model.visual.deepstack_merger_list.{i}", "(pm hi)")
+def model(m: Structure, ids: Tensor, pixels: Tensor | None, returned: list[Tensor]) -> Tensor:
+    """Qwen2_5_VLModel, Qwen3VLModel."""
+    if pixels is None:
+        return text(m, ids)
+    with scope(TEXT):
+        inputs_embeds = embed(ids, "embed_tokens")
+    with scope("model"):
+        features, deepstack = image_features(m, pixels, returned)
+        image_embeds = cast(joined(features), inputs_embeds.dtype)
+        mask, films = places("b s")
+        inputs_embeds = masked_scatter(inputs_embeds, mask, image_embeds)
+        deepstack_embeds = [joined(each) for each in deepstack]
+        position_ids = positions_of_pictures(m)
+    x = text(m, ids, inputs_embeds, mask, deepstack_embeds, position_ids)
+    del films, image_embeds, features, deepstack
+    return x
 
 
-def block_rows() -> Iterator[Row]:
-    yield from layer_norm("norm1", "hi")
-    yield from layer_norm("norm2", "hi")
-    yield from attention_rows()
-    yield from linear("mlp.linear_fc1", "fi", "hi", True)
-    yield from linear("mlp.linear_fc2", "hi", "fi", True)
+def positions_of_pictures(m: Structure) -> Tensor:
+    """get_rope_index; the model keeps by how much text behind pictures is ahead, in place of what it knew before."""
+    position_ids = made("3 b s", "int64", "positions in time, height and width")
+    rope_deltas = made("b 1", "int64", "steps that pictures save")
+    if m.run == "inference" or m.step == "first":
+        current().remembered[:] = [rope_deltas]
+    return position_ids
 
 
-def merger_rows(name: str, normed: str) -> Iterator[Row]:
-    yield from layer_norm(f"{name}.norm", normed)
-    yield from linear(f"{name}.linear_fc1", "(pm hi)", "(pm hi)", True)
-    yield from linear(f"{name}.linear_fc2", "ho", "(pm hi)", True)
+def image_features(m: Structure, pixels: Tensor, returned: list[Tensor]) -> tuple[list[Tensor], list[list[Tensor]]]:
+    """get_image_features: of each picture what was merged at last, and what from earlier layers."""
+    with scope("visual"):
+        last, merged, deepstack = qwen_tower.tower(tower_of(m), cast(pixels, m.dtype))
+    count = m.number("pictures")
+    features, deep = one_by_one(merged, count, "nt"), [one_by_one(each, count, "nt") for each in deepstack]
+    returned += [last, *features, *(part for parts in deep for part in parts)]
+    return features, deep
 
 
-def attention_rows() -> Iterator[Row]:
-    yield from linear("attn.qkv", "(3 ai di)", "hi", True)
-    yield from linear("attn.proj", "hi", "(ai di)", True)
+def tower_of(m: Structure) -> Structure:
+    """The run as the tower sees it, which drops nothing."""
+    return replace(m.tower("image"), dropouts=frozenset())
 
 
-def rotary_rows() -> Iterator[Row]:
-    for name in ("inv_freq", "original_inv_freq"):
-        yield from buffer(f"model.visual.rotary_pos_emb.{name}", "di/4", "fp32")
+def joined(features: list[Tensor]) -> Tensor:
+    return cat(features, "nt h", "features of all pictures")
 
 
-def forward(m: Structure, ids: Tensor) -> Tensor:
-    embedded = f"{TEXT}.embed_tokens"
+def text(m: Structure, ids: Tensor, inputs_embeds: Tensor | None = None, mask: Tensor | None = None,
+         deepstack: list[Tensor] | None = None, position_ids: Tensor | None = None) -> Tensor:
+    """The decoder; after its first layers features of pictures are added to the tokens that stand for them.
+
+    Its layers get the numbers of text alone, where it is Qwen3's; those are searched for packed sequences.
+    """
+    old = not qwen_tower.has_table(m)
+    packed = not old and position_ids is None
+
+    layer_outputs: list[Tensor] = []  # lives until the next layer's is there
+
+    def after(x: Tensor, kind: str) -> Tensor:
+        layer_outputs[:] = [x]
+        _, deep, number = kind.partition(", deepstack ")
+        return added_at(x, mask, deepstack[int(number)]) if deep and deepstack and mask is not None else x
+
+    def numbered() -> tuple[Tensor, Tensor | None]:
+        numbers = positions() if position_ids is None else position_ids
+        return numbers, numbers if packed else None
+
     if m.has("experts"):
-        return causal_lm(m, lambda: mixtral.model(m, ids, qwen3_moe.feed_forward(m), TEXT, grids), embedded)
-    old = m.architecture == "qwen2_5_vl"
+        return mixtral.model(m, ids, qwen3_moe.feed_forward(m), TEXT, grids, inputs_embeds, after, numbered, packed)
     masks = ("full", "sliding") if "sliding" in m.kinds() else ("full",)
-    return causal_lm(m, lambda: llama.model(m, ids, masked=masks, name=TEXT, tables=joined_grids if old else grids,
-                                            packed=not old), embedded)
+    return llama.model(m, ids, block if old else None, masks, name=TEXT, tables=joined_grids if old else grids, packed=packed,
+                       inputs_embeds=inputs_embeds, after=after, numbered=numbered)
+
+
+def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor) -> Tensor:
+    return llama.pre_norm(x, lambda x: attention(m, x, cos, sin, mask), lambda x: llama.mlp(m, x))
+
+
+def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Qwen2VLAttention: all three projections, then heads."""
+    with scope("self_attn"):
+        q, k, v = (project(x, f"{part}_proj") for part in "qkv")
+        q, k, v = split_heads(q, "b a s d"), split_heads(k, "b k s d"), split_heads(v, "b k s d")
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        k, v = cached(m, k, v)
+        x, probabilities = attend(m, q, k, v, mask)
+        return project(x, "o_proj"), probabilities
 
 
 def grids(m: Structure, dtype: str) -> tuple[Tensor, Tensor]:

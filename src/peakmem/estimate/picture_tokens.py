@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from peakmem.estimate.layout import flat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from peakmem.estimate.layout import GAP, flat
 from peakmem.estimate.node import Node
+from peakmem.estimate.ops import add, cast
 from peakmem.estimate.positions import made
+from peakmem.estimate.shapes import clone, split
 from peakmem.estimate.tape import Tensor, current
 
 
@@ -50,3 +55,62 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     n.gradient(0)
     n.gradient(1)
     return n.output(out)
+
+
+def places(shape: str) -> tuple[Tensor, Tensor]:
+    """Qwen2VLModel.get_placeholder_mask: those of pictures, checked as above, and those of films, of which are none."""
+    mask = made(shape, "bool", "places of pictures")
+    films = made(shape, "bool", "places of films")
+    count = made("", "int64", "tokens of pictures")
+    wanted = made("", "int64", "numbers of features that they take")
+    equal = made("", "bool", "as many")
+    del wanted
+    every = made("", "bool", "all of them")
+    del equal, every
+    of_films = made("", "int64", "tokens of films")
+    del count, of_films
+    return mask, films
+
+
+def unbind(x: Tensor, first: tuple[str, ...]) -> list[Tensor]:
+    """x.unbind(0): views; backward stacks the gradients (UnbindBackward0)."""
+    n = Node("unbind", x)
+    memory = tuple(GAP if letter in first else letter for letter in x.memory)
+    parts = [n.output(x.seen_as(x.dims[1:], memory), slot) for slot in range(int(first[0]))]
+    n.gradient(0, "join")
+    return parts
+
+
+def one_by_one(x: Tensor, count: int, part: str) -> list[Tensor]:
+    """torch.split(x, sizes): the features of each picture, as views."""
+    return split(x, 0, [part] * count)
+
+
+def added_at(x: Tensor, mask: Tensor, extra: Tensor) -> Tensor:
+    """x.clone(); x[mask] = x[mask] + extra: Qwen3VLTextModel._deepstack_process.
+
+    Reading keeps the mask, its gradient is written into zeros; so does writing, whose gradients are a copy with zeros
+    there, and what was there (IndexBackward0, IndexPutBackward0).
+    """
+    extra = cast(extra, x.dtype)
+    x = clone(x, "hidden states, copied")
+    n = Node("index", x)
+    n.saves(mask, f"which rows {n.scope} read")
+    read = n.makes(extra.dims, x.dtype, None, "rows of pictures")
+    n.gradient(0)
+    read = add(n.output(read), extra)
+    n = Node("index_put", x, read)
+    n.saves(mask, f"which rows {n.scope} overwrote")
+    n.gradient(0, temporaries=((read.dims, x.dtype),))  # the zeros
+    n.gradient(1)
+    return n.output(Tensor(x.dims, x.dtype, x.memory, x.storage, x.view))
+
+
+@contextmanager
+def outside_layers() -> Iterator[None]:
+    """Inside, names are those of what holds the layers, while one of them runs."""
+    tape = current()
+    outer = tape.scope, tape.layer
+    tape.scope, tape.layer = tape.scope.rpartition(".")[0].rpartition(".")[0], ""
+    yield
+    tape.scope, tape.layer = outer

@@ -21,7 +21,15 @@ from peakmem.estimate.serving import (
 )
 from peakmem.estimate.stored import with_stored
 from peakmem.estimate.structure import MOST_UNLIKE, Segment, Structure, runs_of, segments_of, unfolded
-from peakmem.estimate.towers import counts_of, head_switches, letters_of_towers, looks, refuse_unknown, tower_of
+from peakmem.estimate.towers import (
+    counts_of,
+    head_switches,
+    letters_of_pictures,
+    letters_of_towers,
+    looks,
+    refuse_unknown,
+    tower_of,
+)
 from peakmem.model import Model
 from peakmem.quantity import counted
 from peakmem.setup import Setup
@@ -77,7 +85,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         switches=frozenset(switches),
         segments=segments,
         ones=frozenset(letter for letter, number in numbers.items() if number == 1) | ones_of_groups(model),
-        counts=counts_of(model),
+        counts=counts_of(model, setup),
         activation=model.activation,
         towers=tuple(tower_of(tower, setup, dropouts_of(tower, setup)) for tower in model.towers),
         dtype=recipe.weights,
@@ -231,7 +239,7 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
         numbers |= {"i": model.image, "N": patches}
         if not model.vocabulary and "words" not in model.sizes:
             numbers["s"] = patches + 1
-    return numbers
+    return numbers | letters_of_pictures(model, setup)
 
 
 def pieces_of(model: Model, setup: Setup, unfold: bool = False) -> int:

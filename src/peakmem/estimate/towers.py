@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import isqrt
 from types import ModuleType
 
 from peakmem.errors import Impossible
@@ -9,7 +11,7 @@ from peakmem.estimate.kernel_choice import kernel_of, of_full_layers
 from peakmem.estimate.structure import Tower
 from peakmem.model import Model
 from peakmem.setup import Setup
-from peakmem.tables.pictures import images_of
+from peakmem.tables.pictures import grid_of, images_of
 
 
 def head_switches(model: Model) -> set[str]:
@@ -40,17 +42,59 @@ def letters_of_towers(model: Model) -> dict[str, int]:
     return numbers
 
 
-def counts_of(model: Model) -> tuple[tuple[str, int], ...]:
-    """Modules of which a layer, or a tower, has several, each one of its own."""
+def counts_of(model: Model, setup: Setup) -> tuple[tuple[str, int], ...]:
+    """Modules of which a layer, or a tower, has several, each one of its own; pictures that are looked at one by one.
+
+    Errors: Impossible beyond `MOST_CALLS`.
+    """
     if "norm_per_head" in model.switches:
         return ("a", model.heads), ("k", model.kv_heads)
     own = tuple((name, count) for name, count in sorted(model.sizes.items()) if name.startswith("n_"))
-    return own or tuple(("nd", tower.sizes["nd"]) for tower in model.towers if "nd" in tower.sizes)
+    merged = tuple(("nd", tower.sizes["nd"]) for tower in model.towers if "nd" in tower.sizes)
+    return own or (*merged, *counts_of_pictures(model, setup))
+
+
+MOST_CALLS = 1024
+"""Most calls of attention in one layer, for pictures or windows of them, each of which is written down."""
+
+
+def counts_of_pictures(model: Model, setup: Setup) -> Iterator[tuple[str, int]]:
+    count = images_of(model, setup) * setup.batch
+    if not count or "any_size" not in model.switches:
+        return
+    yield "pictures", count
+    calls = count
+    if window := model.towers[0].sizes.get("wm", 0):
+        sides = [side // isqrt(model.towers[0].sizes["pm"]) for side in grid_of(model, setup)]
+        for way, side in zip(("rows", "columns"), sides, strict=True):
+            yield f"whole {way}", side // window
+            yield f"part {way}", int(side % window > 0)
+            calls *= -(-side // window)
+    if calls > MOST_CALLS and setup.attention != "flash-package":
+        raise Impossible(f"{calls:,} pictures, or windows of them, in a micro-batch: peakmem writes down at most "
+                         f"{MOST_CALLS:,} calls of attention in a layer; give a smaller --batch, --images or "
+                         "--image-height, or --attention flash-package, which needs one")
+
+
+def letters_of_pictures(model: Model, setup: Setup) -> dict[str, int]:
+    """N: patches of one picture; nt: tokens of all; wa … wd: patches of a window, whole and at the picture's edges."""
+    count = images_of(model, setup)
+    if not count or "any_size" not in model.switches:
+        return {}
+    sizes = model.towers[0].sizes
+    rows, columns = grid_of(model, setup)
+    numbers = {"N": rows * columns, "nt": setup.batch * count * rows * columns // sizes["pm"]}
+    if window := sizes.get("wm", 0):
+        down, across = (side // isqrt(sizes["pm"]) % window for side in (rows, columns))
+        numbers |= {"wa": window**2 * sizes["pm"], "wb": window * across * sizes["pm"],
+                    "wc": down * window * sizes["pm"], "wd": down * across * sizes["pm"]}
+    return numbers
 
 
 def looks(model: Model, setup: Setup) -> set[str]:
-    """The switch that says that the tower looks at pictures. Errors: Impossible."""
-    return {"pictures"} if images_of(model, setup) else set()
+    """The switches that say that the tower looks at pictures, and at all in one call. Errors: Impossible."""
+    packed = {"packed_pictures"} if setup.attention == "flash-package" else set()
+    return {"pictures"} | packed if images_of(model, setup) else set()
 
 
 def refuse_unknown(code: ModuleType, model: Model, setup: Setup) -> None:

@@ -32,7 +32,8 @@ TOWERS: Mapping[str, Row] = {
               "multimodal_projector_bias": True, "vision_feature_layer": -2,
               "vision_feature_select_strategy": "default", "tie_word_embeddings": False},
     "gemma4": {"text_config": None, "vision_config": None, "audio_config": None, "tie_word_embeddings": True},
-    "qwen2_5_vl": {"text_config": None, "vision_config": None, "tie_word_embeddings": False},
+    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl"), {"text_config": None, "vision_config": None,
+                                                 "tie_word_embeddings": False}),
     "qwen3_5": {"text_config": None, "vision_config": None, "tie_word_embeddings": False},
     "qwen3_vl": {"text_config": None, "vision_config": None, "tie_word_embeddings": False},
     "qwen3_vl_moe": {"text_config": None, "vision_config": None, "tie_word_embeddings": False},
@@ -61,14 +62,19 @@ _QWEN_VISION: Row = {"depth": 27, "hidden_size": 1152, "hidden_act": "gelu_pytor
                      "deepstack_visual_indexes": [8, 16, 24]}
 QWEN_VISION: Mapping[str, Row] = {
     "qwen2_5_vl": {**_QWEN_VISION, "depth": 32, "hidden_size": 3584, "hidden_act": "silu", "intermediate_size": 3420,
-                   "patch_size": 14},
+                   "patch_size": 14, "window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31]},
+    "qwen2_vl": {"depth": 32, "embed_dim": 1280, "hidden_size": 3584, "hidden_act": "quick_gelu", "mlp_ratio": 4,
+                 "num_heads": 16, "in_channels": 3, "patch_size": 14, "spatial_merge_size": 2,
+                 "temporal_patch_size": 2},
     "qwen3_vl": _QWEN_VISION, "qwen3_vl_moe": _QWEN_VISION, "qwen3_5": _QWEN_VISION,
 }
+_QWEN2_TEXT: Row = {
+    "vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
+    "num_attention_heads": 64, "num_key_value_heads": 8, "hidden_act": "silu", "attention_dropout": 0.0,
+    "use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 80, "layer_types": None,
+    "tie_word_embeddings": False}
 QWEN_TEXT: Mapping[str, Row] = {
-    "qwen2_5_vl": {"vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
-                   "num_attention_heads": 64, "num_key_value_heads": 8, "hidden_act": "silu",
-                   "attention_dropout": 0.0, "use_sliding_window": False, "sliding_window": 4096,
-                   "max_window_layers": 80, "layer_types": None, "tie_word_embeddings": False},
+    "qwen2_vl": _QWEN2_TEXT, "qwen2_5_vl": _QWEN2_TEXT,
     "qwen3_vl": {"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
                  "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128, "hidden_act": "silu",
                  "attention_dropout": 0.0, "attention_bias": False, "tie_word_embeddings": False},

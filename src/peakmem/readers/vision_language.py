@@ -14,14 +14,18 @@ from peakmem.readers.towers import clip_vision, part
 
 TEXTS = {"llama": decoders.llama, "mistral": decoders.mistral, "qwen2": decoders.qwen2}
 NOTE = "the tower's weights are counted; generation is of text alone, no picture is looked at"
+ANY_SIZE = ("a picture of --image-height × --image-width takes a token for each square of patches that is merged; --images "
+            "says how many there are in each sequence")
 SEES = "a picture takes as many tokens of --sequence as the tower sees patches; --images says whether there is one"
 
 
 def together(f: Fields, text: Sizes, image: Model) -> Sizes:
-    """A decoder with a tower whose layers run first."""
+    """A decoder with a tower whose layers run first. What the tower merges early is added after the first layers."""
     kinds = text.get("layer_kinds") or ("sliding" if text.get("window") else "full",) * text["layers"]
     before = image.layer_kinds or ("image",) * image.layers
-    f.notes.append(SEES if "sees" in text["switches"] else NOTE)
+    deep = image.sizes.get("nd", 0) if "sees" in text["switches"] else 0
+    kinds = (*(f"{kind}, deepstack {i}" for i, kind in enumerate(kinds[:deep])), *kinds[deep:])
+    f.notes.append(ANY_SIZE if "any_size" in text["switches"] else SEES if "sees" in text["switches"] else NOTE)
     f.assumed.pop(("text_config", "tie_word_embeddings"), None)  # the whole model's word counts
     return text | {
         "layers": image.layers + text["layers"], "layer_kinds": (*before, *kinds),
@@ -79,7 +83,12 @@ def qwen_vl(f: Fields, kind: str, read: Any) -> Sizes:
     text = read(inner)
     f.used |= inner.used
     image = qwen_tower(part(f, "vision_config", QWEN_VISION[kind]), kind)
-    return together(f, text | {"tied": f.flag("tie_word_embeddings")}, image)
+    seeing = {"tied": f.flag("tie_word_embeddings"), "switches": text["switches"] | {"sees", "any_size"}}
+    return together(f, text | seeing, image)
+
+
+def qwen2_vl(f: Fields) -> Sizes:
+    return qwen_vl(f, "qwen2_vl", decoders.qwen2)
 
 
 def qwen2_5_vl(f: Fields) -> Sizes:
@@ -106,17 +115,36 @@ def qwen3_5(f: Fields) -> Sizes:
 
 def qwen_tower(f: Fields, kind: str) -> Model:
     """Qwen's tower: patches of two frames, merged by squares into tokens as wide as the decoder."""
-    hidden, heads, merged = f.count("hidden_size"), f.count("num_heads"), f.count("spatial_merge_size", most=100)
+    first = kind == "qwen2_vl"
+    wide, layer_count = "embed_dim" if first else "hidden_size", layers(f, "depth")
+    hidden, heads, merged = f.count(wide), f.count("num_heads"), f.count("spatial_merge_size", most=100)
     if hidden % heads:
-        raise Impossible(f"{f.file}: {f.said('hidden_size')} is not divisible by {f.said('num_heads')}")
-    sizes = {"ho": f.count("out_hidden_size"), "pt": f.count("temporal_patch_size", most=100), "pm": merged**2}
-    if kind != "qwen2_5_vl":
-        listed = f.value("deepstack_visual_indexes") if kind != "qwen3_5" else []
-        if not isinstance(listed, list):
-            raise f.wrong("deepstack_visual_indexes", "give a list of layer numbers")
-        sizes |= {"pp": f.count("num_position_embeddings"), "nd": len(listed)}
+        raise Impossible(f"{f.file}: {f.said(wide)} is not divisible by {f.said('num_heads')}")
+    patch = side(f, "patch_size")
+    sizes = {"ho": f.count("hidden_size" if first else "out_hidden_size"),
+             "pt": f.count("temporal_patch_size", most=100), "pm": merged**2}
+    kinds = ["image"] * layer_count
+    if kind == "qwen2_5_vl":
+        sizes["wm"] = max(f.count("window_size") // merged // patch, 1)
+        whole = listed(f, "fullatt_block_indexes")
+        kinds = ["image" if i in whole else "image, windows" for i in range(layer_count)]
+    elif not first:
+        early = listed(f, "deepstack_visual_indexes") if kind != "qwen3_5" else []
+        sizes |= {"pp": f.count("num_position_embeddings"), "nd": len(early)}
+        for number, at in enumerate(early):
+            if at < layer_count:
+                kinds[at] = f"image, merged {number}"
     return Model(
-        name="image", architecture=kind, layers=layers(f, "depth"), hidden=hidden, heads=heads, kv_heads=heads,
-        head_size=hidden // heads, feed_forward=f.count("intermediate_size"), activation=f.activation("hidden_act"),
-        patch=side(f, "patch_size"), channels=f.count("in_channels"), sizes=sizes,
+        name="image", architecture=kind, layers=layer_count, hidden=hidden, heads=heads, kv_heads=heads,
+        head_size=hidden // heads, activation=f.activation("hidden_act"), patch=patch, sizes=sizes,
+        feed_forward=hidden * f.count("mlp_ratio") if first else f.count("intermediate_size"),
+        channels=f.count("in_channels"), layer_kinds=tuple(kinds),
     )
+
+
+def listed(f: Fields, name: str) -> list[int]:
+    """A list of numbers of layers. Errors: Unreadable."""
+    found = f.value(name)
+    if not isinstance(found, list) or not all(type(x) is int and x >= 0 for x in found):
+        raise f.wrong(name, "give a list of layer numbers")
+    return found

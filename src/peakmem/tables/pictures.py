@@ -1,10 +1,20 @@
-"""Pictures in the text of a sequence: how many, and how many of its tokens they take."""
+"""Pictures in the text of a sequence: how many, how large, and how many of its tokens they take."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil, floor, isqrt, sqrt
 
 from peakmem.errors import Impossible
 from peakmem.model import Model
 from peakmem.setup import Setup
+
+LIMITS: Mapping[str, tuple[int, int]] = {
+    "qwen2_vl": (3136, 12845056), "qwen2_5_vl": (3136, 12845056),
+    "qwen3_vl": (65536, 16777216), "qwen3_vl_moe": (65536, 16777216), "qwen3_5": (65536, 16777216),
+}
+"""Pixels between which a processor keeps a picture: preprocessor_config.json of Qwen/Qwen2-VL-7B-Instruct,
+Qwen2.5-VL-7B-Instruct, Qwen3-VL-8B-Instruct (min_pixels and max_pixels; size)."""
 
 
 def images_of(model: Model, setup: Setup) -> int:
@@ -15,20 +25,45 @@ def images_of(model: Model, setup: Setup) -> int:
             raise Impossible(f"--images {setup.images}: {model.architecture} is counted without pictures between its "
                              "tokens; leave it out")
         return 0
-    if setup.run == "inference" and setup.images > 0:
-        raise Impossible(f"--images {setup.images}: with pictures peakmem knows training; generation of "
-                         f"{model.architecture} is counted on text alone, so leave it out")
     count = (1 if setup.run == "training" else 0) if setup.images < 0 else setup.images
-    tokens = count * tokens_of_image(model)
+    if count > 1 and "any_size" not in model.switches:
+        raise Impossible(f"--images {count}: of {model.architecture} peakmem knows one picture in each sequence; give "
+                         "1 or 0")
+    tokens = count * tokens_of_image(model, setup) if count else 0
     if tokens > setup.sequence:
-        raise Impossible(f"--sequence {setup.sequence:,}: a picture takes {tokens:,} tokens of it; give {tokens:,} or "
-                         "more, or --images 0")
+        takes = "a picture takes" if count == 1 else f"{count} pictures take"
+        raise Impossible(f"--sequence {setup.sequence:,}: {takes} {tokens:,} tokens of it; give {tokens:,} or more, or "
+                         "--images 0")
     return count
 
 
-def tokens_of_image(model: Model) -> int:
-    """A token for each patch, and one for the class token where it is kept.
+def tokens_of_image(model: Model, setup: Setup) -> int:
+    """A token for each patch, and one for the class token where it is kept; or one for each square that is merged.
 
-    Source: transformers 5.24 models/llava/modeling_llava.py, get_image_features.
+    Source: transformers 5.24 models/llava/modeling_llava.py, get_image_features; models/qwen2_vl/.
     """
+    if "any_size" in model.switches:
+        rows, columns = grid_of(model, setup)
+        return rows * columns // int(model.towers[0].sizes["pm"])
     return int((model.image // model.patch) ** 2 + ("class_token" in model.switches))
+
+
+def grid_of(model: Model, setup: Setup) -> tuple[int, int]:
+    """Rows and columns of patches of one picture, after the processor has rounded it to whole squares of them.
+
+    Errors: Impossible. Source: transformers 5.24 models/qwen2_vl/image_processing_qwen2_vl.py, smart_resize.
+    """
+    height, width, merge = setup.image_height, setup.image_width, isqrt(model.towers[0].sizes["pm"])
+    if max(height, width) > 200 * min(height, width):
+        raise Impossible(f"--image-height {height:,}, --image-width {width:,}: the processor takes no picture with one "
+                         "side more than 200 times the other")
+    least, most = LIMITS[model.architecture]
+    side = model.patch * merge
+    rows, columns = round(height / side), round(width / side)
+    if rows * columns * side**2 > most:
+        shrunk = sqrt(height * width / most)
+        rows, columns = (max(1, floor(x / shrunk / side)) for x in (height, width))
+    elif rows * columns * side**2 < least:
+        grown = sqrt(least / (height * width))
+        rows, columns = (ceil(x * grown / side) for x in (height, width))
+    return rows * merge, columns * merge

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts
 from peakmem.errors import PeakmemError
 
 from . import bits
+from .pictures import grid_of
 
 TASKS = {
     "causal": "AutoModelForCausalLM",
@@ -181,9 +182,13 @@ def batch(
     sequence: int | None,
     device: str,
     target: int | None = None,
+    grid: Sequence[int] = (),
 ) -> dict[str, torch.Tensor]:
     """Return one batch: tokens and labels, int64, size × sequence (labels size × `target` if given), with text of
     pictures one for each sequence; or pixels in the parameters' dtype and one class each.
+
+    `grid`: of a tower for pictures of any size, how many each sequence has, and their rows and columns of patches.
+    Their pixels are fp32, as the processor returns them.
     """
     if task == "image":
         side = config.image_size if isinstance(config.image_size, (tuple, list)) else (config.image_size,) * 2
@@ -196,5 +201,13 @@ def batch(
     if task != "image-text":
         return tokens
     seen = config.vision_config
+    if grid:
+        count, rows, columns = grid
+        pictures = [[1, rows, columns]] * (size * count)
+        pixels = torch.empty(size * count * rows * columns, seen.in_channels * seen.temporal_patch_size
+                             * seen.patch_size**2, device=device)
+        return {"input_ids": tokens["input_ids"], "pixel_values": pixels,
+                "image_grid_thw": grid_of(pictures, seen.spatial_merge_size**2),
+                "mm_token_type_ids": torch.empty_like(tokens["input_ids"]), "labels": tokens["labels"]}
     pixels = torch.empty(size, seen.num_channels, seen.image_size, seen.image_size, dtype=dtype, device=device)
     return {"input_ids": tokens["input_ids"], "pixel_values": pixels, "labels": tokens["labels"]}

@@ -10,7 +10,7 @@ import torch
 
 from peakmem.tables.kernels import GPU
 
-from . import fake_gpu, hf, optimizers, step
+from . import fake_gpu, hf, optimizers, pictures, step
 from .bits import elements, without_values
 from .patches import gpu_answers
 from .summary import summary
@@ -58,6 +58,7 @@ def batch_of(setting: Mapping[str, Any], model: torch.nn.Module, device: str) ->
         setting.get("seq"),
         device,
         setting.get("target_seq"),
+        setting.get("grid") or (),
     )
     if setting.get("loss") == "sum":
         del batch["labels"]
@@ -102,7 +103,7 @@ def trace(setting: Mapping[str, Any], gpu: GPU | None = None, events: bool = Fal
     `optimizers.OPTIMIZERS`), ``loss`` ("sum": the logits' sum, no labels), ``set_to_none``, ``clip``, ``step``
     ("first"), ``keep_output`` (alive through the backward), ``target_seq``, ``selective`` (operations whose outputs
     checkpointing keeps), ``kernel`` (the one attention kernel), ``master`` (fp32 master weights), ``dropout``,
-    ``freeze`` (patterns), ``frozen_layers`` and ``stored`` (see `hf.build`). All numbers are bytes.
+    ``freeze`` (patterns), ``frozen_layers``, ``grid`` (see `hf.batch`) and ``stored`` (see `hf.build`). All numbers are bytes.
     """
     tracer, model, calls = traced(setting, gpu)
     counts = parameter_counts(model)
@@ -121,7 +122,8 @@ def traced(setting: Mapping[str, Any], gpu: GPU | None = None) -> tuple[Tracer, 
     model = model_of(setting)
     plan = step_of(setting)
     answers = gpu_answers(gpu or GPU(), setting.get("kernel", ""))
-    with fake_gpu.fake_mode(), answers as sdpa, without_values(_has_bits(setting)):
+    values = without_values(_has_bits(setting))
+    with fake_gpu.fake_mode(), answers as sdpa, values, pictures.answered(fake.device):
         hf.move(model, fake.device)
         batch = batch_of(setting, model, fake.device)
         tracer = Tracer(fake.device, sdpa)

@@ -57,6 +57,8 @@ def run(
             tracer.track(tensor, "buffer", name.rpartition(".")[0], f"{name}/{part}")
     _track_buffers(tracer, model)
     for name, tensor in batch.items():
+        if tensor.device.type != tracer.device:
+            continue  # the grid of pictures, whose values are needed
         tracer.track(tensor, "input", name=f"input/{name}")
     _track_state(tracer, optimizer, names)
     with tracer:
