@@ -28,9 +28,11 @@ from peakmem.readers.hf_config import CLASSES
 from peakmem.tables.kernels import GPU
 from peakmem.trace import fake_gpu, hf
 from peakmem.trace.patches import gpu_answers
+from peakmem.trace.pictures import answered
 from peakmem.trace.record import DTYPES
+from peakmem.trace.settings import grid_setting
 from peakmem.trace.tracer import Tracer
-from tests.generations import compared, grouped
+from tests.generations import compared, grouped, model_of, setup_of
 
 T5 = {"model_type": "t5", "d_model": 48, "d_kv": 8, "d_ff": 56, "num_layers": 3, "num_decoder_layers": 4,
       "num_heads": 4, "vocab_size": 97, "relative_attention_num_buckets": 12, "decoder_start_token_id": 0}
@@ -81,21 +83,42 @@ DECODERS: Mapping[str, Mapping[str, Any]] = {
             "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 12, "patch_size": 4,
             "position_embedding_size": 50}},
 }
-SIDE, TOKENS = 40, 21
+WORDS: dict[str, Any] = {
+    **ALONE, "head_dim": 12, "bos_token_id": 1, "eos_token_id": 2,
+    "rope_parameters": {"rope_type": "default", "mrope_section": [3, 2, 1], "rope_theta": 10000.0}}
+QWEN_TOWER: dict[str, Any] = {
+    "depth": 4, "hidden_size": 32, "intermediate_size": 44, "num_heads": 4, "patch_size": 14, "spatial_merge_size": 2,
+    "temporal_patch_size": 2, "out_hidden_size": 48}
+QWEN3_TOWER = QWEN_TOWER | {"patch_size": 40, "num_position_embeddings": 25, "deepstack_visual_indexes": [0, 2]}
+PLACES = {"image_token_id": 90, "video_token_id": 91}
+SEEING: Mapping[str, Mapping[str, Any]] = {
+    "llava": {"model_type": "llava", "image_token_index": 90, "text_config": ALONE | {"model_type": "llama"},
+              "vision_config": CONFIGS["clip"]["vision_config"] | {"model_type": "clip_vision_model"}},
+    "qwen2-vl": {"model_type": "qwen2_vl", "text_config": WORDS, **PLACES, "vision_config": {
+        "depth": 3, "embed_dim": 32, "hidden_size": 48, "mlp_ratio": 3, "num_heads": 4, "patch_size": 14}},
+    "qwen2.5-vl": {"model_type": "qwen2_5_vl", "text_config": WORDS, **PLACES, "vision_config": QWEN_TOWER | {
+        "window_size": 84, "fullatt_block_indexes": [2]}},
+    "qwen3-vl": {"model_type": "qwen3_vl", "text_config": WORDS, **PLACES, "vision_config": QWEN3_TOWER},
+    "qwen3-vl-moe": {"model_type": "qwen3_vl_moe", **PLACES, "vision_config": QWEN3_TOWER, "text_config": WORDS | {
+        "moe_intermediate_size": 24, "num_experts": 4, "num_experts_per_tok": 2}},
+}
+"""Models that look at a picture in each prompt."""
+SIDE, TOKENS, LONGER = 40, 21, 43
 PRECISIONS = {"bf16": ("bf16", None), "fp16": ("fp16", None), "fp32": ("fp32", None), "amp-bf16": ("fp32", "bf16")}
 
 
 def settings() -> Iterator[dict[str, Any]]:
     """Every model in every precision with both attentions; batches, prompts and lengths in turn."""
-    configs = {**CONFIGS, **DECODERS}
+    configs = {**CONFIGS, **DECODERS, **SEEING}
     turns = product(configs, PRECISIONS, ("sdpa", "eager"))
     for i, (name, precision, attention) in enumerate(turns):
         if name == "resnet" and attention == "sdpa" or name not in ("t5", "whisper") and precision[-1] != "6":
             continue
-        if name in DECODERS and precision == "fp16":
+        if name in (DECODERS | SEEING) and precision == "fp16":
             continue
-        yield {"id": f"{name}/{precision}/{attention}", "config": dict(configs[name]), "precision": precision,
-               "attention": attention, "batch": 1 + i % 2, "sequence": TOKENS, "target": (1, 8, 3)[i % 3],
+        seen = {"pictures": {"images": 1, "image_height": 200, "image_width": 100}} if name in SEEING else {}
+        yield {**seen, "id": f"{name}/{precision}/{attention}", "config": dict(configs[name]), "precision": precision,
+               "attention": attention, "batch": 1 + i % 2, "sequence": LONGER if seen else TOKENS, "target": (1, 8, 3)[i % 3],
                "generate": (9, 2, 12, 6)[i % 4]}
 
 
@@ -117,25 +140,29 @@ def traced(setting: Mapping[str, Any]) -> dict[str, list[int]]:
     device = fake_gpu.set_up(fallback=False).device
     dtype, autocast = PRECISIONS[setting["precision"]]
     config = transformers.AutoConfig.for_model(**setting["config"])
-    alone = config.model_type not in CLASSES or setting["id"].partition("/")[0] in DECODERS
+    alone = config.model_type not in CLASSES or setting["id"].partition("/")[0] in DECODERS | SEEING
     if alone:
         model: Any = hf.build(setting["config"], "causal", DTYPES[dtype], setting["attention"]).eval()
     else:
         with torch.device("meta"):
             named = getattr(transformers, CLASSES[config.model_type])
             model = named._from_config(config, dtype=DTYPES[dtype], attn_implementation=setting["attention"]).eval()
-    with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(GPU()) as sdpa:
+    with FakeTensorMode(allow_non_fake_inputs=True), gpu_answers(GPU()) as sdpa, answered(device):
         hf.move(model, device)
-        inputs = inputs_of(setting["config"], setting["batch"], DTYPES[dtype], device)
+        if "pictures" in setting:
+            inputs = pictured(setting, model, DTYPES[dtype], device)
+        else:
+            inputs = inputs_of(setting["config"], setting["batch"], DTYPES[dtype], device)
         start = torch.empty(setting["batch"], setting["target"], dtype=torch.int64, device=device)
         tracer = Tracer(device, sdpa)
         for name, tensor in [*model.named_parameters(), *model.named_buffers(), *inputs.items(), ("start", start)]:
-            tracer.track(tensor, "parameter", "", name)
+            if tensor.device.type == device:
+                tracer.track(tensor, "parameter", "", name)
         context = torch.autocast("cuda", dtype=DTYPES[autocast]) if autocast else nullcontext()
         with tracer, tracer.watching(model), torch.no_grad(), context:
             tracer.enter("prefill")
             if alone:
-                generate_alone(tracer, model, inputs["input_ids"], setting["generate"])
+                generate_alone(tracer, model, inputs, setting["generate"])
             elif config.is_encoder_decoder:
                 generate(tracer, model, inputs, start, setting["generate"])
             else:
@@ -163,11 +190,18 @@ def generate(tracer: Tracer, model: Any, inputs: Mapping[str, Any], start: torch
     tracer.enter("end")
 
 
-def generate_alone(tracer: Tracer, model: Any, tokens: torch.Tensor, count: int) -> None:
+def pictured(setting: Mapping[str, Any], model: Any, dtype: torch.dtype, device: str) -> dict[str, torch.Tensor]:
+    """A prompt with pictures."""
+    grid = grid_setting(model_of(setting), setup_of(setting)) or ()
+    made = hf.batch(model.config, "image-text", dtype, setting["batch"], setting["sequence"], device, grid=grid)
+    return {name: tensor for name, tensor in made.items() if name != "labels"}
+
+
+def generate_alone(tracer: Tracer, model: Any, inputs: Mapping[str, torch.Tensor], count: int) -> None:
     """A decoder's prompt, then one token at a time."""
     cache = transformers.DynamicCache(config=model.config)
-    out = model(tokens, cache=cache, use_cache=True, logits_to_keep=1)
-    ids = next_of(out, tokens.shape)
+    out = model(**inputs, cache=cache, use_cache=True, logits_to_keep=1)
+    ids = next_of(out, inputs["input_ids"].shape)
     del out
     with model._optimize_model_for_decode():  # experts: batched_mm in place of grouped_mm
         for i in range(1, count):

@@ -27,7 +27,7 @@ def setup_of(record: Record) -> Setup:
     target = record["target"] if model_of(record).architecture in ("t5", "mt5", "whisper") else 0
     return Setup.of(run="inference", precision=record["precision"], attention=attention, batch=record["batch"],
                     sequence=record["sequence"], target=target, generate=record["generate"],
-                    lora_rank=record.get("lora", 0))
+                    lora_rank=record.get("lora", 0), **record.get("pictures", {}))
 
 
 def compared(record: Record) -> dict[str, tuple[list[int], list[int]]]:

@@ -12,7 +12,7 @@ from peakmem.architectures.definition import Definition, Layers, Row, linear
 from peakmem.estimate import weights
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.ops import activation, cast
-from peakmem.estimate.picture_tokens import masked_scatter, placeholders, rows_joined
+from peakmem.estimate.picture_tokens import image_outputs, masked_scatter, placeholders, rows_joined
 from peakmem.estimate.shapes import piece, select
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
@@ -59,7 +59,7 @@ def beside(rows: Definition) -> Iterator[Row | Layers]:
 
 def forward(m: Structure, input_ids: Tensor, pixel_values: Tensor | None = None,
             labels: Tensor | None = None) -> Tensor:
-    returned: list[Tensor] = []  # image_outputs, which the model hands out beside its logits
+    returned = image_outputs(m)
     return causal_lm(m, lambda: model(m, input_ids, pixel_values, returned), f"{TEXT}.embed_tokens")
 
 

@@ -73,12 +73,16 @@ def forward(m: Structure, ids: Tensor) -> Tensor:
 
 
 def model(m: Structure, ids: Tensor, mixer: Callable[[Tensor], Tensor],
-          table: Callable[[Structure, str], tuple[Tensor, Tensor]] = rotary, name: str = "model") -> Tensor:
-    """The decoder. mixer: its delta net; table: its rotary positions; name: where it lies."""
+          table: Callable[[Structure, str], tuple[Tensor, Tensor]] = rotary, name: str = "model",
+          inputs_embeds: Tensor | None = None, numbers: Tensor | None = None) -> Tensor:
+    """The decoder. mixer: its delta net; table: its rotary positions; name: where it lies; inputs_embeds, numbers: what
+    stands for the tokens' own embeddings and positions."""
     with scope(name):
-        x = inputs_embeds = embed(ids, "embed_tokens")
-        position_ids = positions()
-        mask, = layer_masks(m, x.dtype, ("full",)).values()
+        if inputs_embeds is None:
+            inputs_embeds = embed(ids, "embed_tokens")
+        x = inputs_embeds
+        position_ids = positions() if numbers is None else None
+        mask, = layer_masks(m, x.dtype, ("full",), numbers is None).values()
         cos, sin = table(m, x.dtype)
         for kind in m.layers("layers"):
             x = m.layer(block, x, cos, sin, mask if kind.startswith("full") else None, position_ids, kind, mixer)
@@ -87,7 +91,7 @@ def model(m: Structure, ids: Tensor, mixer: Callable[[Tensor], Tensor],
         return x
 
 
-def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor, kind: str,
+def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor | None, kind: str,
           mixer: Callable[[Tensor], Tensor]) -> Tensor:
     residual = x
     x = rms_plus_one(x, "input_layernorm")

@@ -5,7 +5,7 @@ Positions are counted in three ways: time, height and width, which text does not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from peakmem.architectures import llama, mixtral, qwen3_moe, qwen_tower
 from peakmem.architectures.definition import Definition, Layers, Row, buffer
@@ -14,7 +14,7 @@ from peakmem.estimate.attention import attend
 from peakmem.estimate.inference import cached
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.ops import cast
-from peakmem.estimate.picture_tokens import added_at, masked_scatter, one_by_one, places
+from peakmem.estimate.picture_tokens import added_at, image_outputs, masked_scatter, one_by_one, places
 from peakmem.estimate.positions import made, positions, rotate
 from peakmem.estimate.shapes import cat, split_heads
 from peakmem.estimate.structure import Structure
@@ -31,6 +31,11 @@ SHARDS = False  # as LLaVA
 def define(m: Structure) -> Definition:
     yield from reached(qwen_tower.rows(m), m.has("pictures"))
     yield from beside(qwen3_moe.define(m) if m.has("experts") else llama.define(m))
+    yield from remembered(m)
+
+
+def remembered(m: Structure) -> Definition:
+    """What the step before left."""
     if m.has("pictures") and m.run == "training" and m.step == "steady":
         yield from buffer("model.rope_deltas", "b 1", "int64")  # of the step before
 
@@ -46,16 +51,19 @@ def reached(rows: Definition, sees: bool) -> Definition:
 
 def forward(m: Structure, input_ids: Tensor, pixel_values: Tensor | None = None,
             mm_token_type_ids: Tensor | None = None, labels: Tensor | None = None) -> Tensor:
-    returned: list[Tensor] = []  # image_outputs, which the model hands out beside its logits
-    return causal_lm(m, lambda: model(m, input_ids, pixel_values, returned), f"{TEXT}.embed_tokens")
+    returned = image_outputs(m)
+    return causal_lm(m, lambda: model(m, input_ids, pixel_values, returned, text), f"{TEXT}.embed_tokens")
 
 
-def model(m: Structure, ids: Tensor, pixels: Tensor | None, returned: list[Tensor]) -> Tensor:
-    """Qwen2_5_VLModel, Qwen3VLModel."""
-    if pixels is None:
+def model(m: Structure, ids: Tensor, pixels: Tensor | None, returned: list[Tensor],
+          text: Callable[..., Tensor]) -> Tensor:
+    """Qwen2_5_VLModel, Qwen3VLModel. text: the decoder, see below."""
+    if not m.has("pictures"):
         return text(m, ids)
     with scope(TEXT):
         inputs_embeds = embed(ids, "embed_tokens")
+    if pixels is None:
+        return text(m, ids, inputs_embeds, positions_behind_pictures())
     with scope("model"):
         features, deepstack = image_features(m, pixels, returned)
         image_embeds = cast(joined(features), inputs_embeds.dtype)
@@ -63,7 +71,7 @@ def model(m: Structure, ids: Tensor, pixels: Tensor | None, returned: list[Tenso
         inputs_embeds = masked_scatter(inputs_embeds, mask, image_embeds)
         deepstack_embeds = [joined(each) for each in deepstack]
         position_ids = positions_of_pictures(m)
-    x = text(m, ids, inputs_embeds, mask, deepstack_embeds, position_ids)
+    x = text(m, ids, inputs_embeds, position_ids, mask, deepstack_embeds)
     del films, image_embeds, features, deepstack
     return x
 
@@ -74,6 +82,15 @@ def positions_of_pictures(m: Structure) -> Tensor:
     rope_deltas = made("b 1", "int64", "steps that pictures save")
     if m.run == "inference" or m.step == "first":
         current().remembered[:] = [rope_deltas]
+    return position_ids
+
+
+def positions_behind_pictures() -> Tensor:
+    """compute_3d_position_ids while a token is decoded: counted on the CPU, then ahead by what pictures saved."""
+    position_ids = made("3 b s", "int64", "positions")
+    delta = made("b 1", "int64", "steps that pictures save")
+    position_ids = made("3 b s", "int64", "positions in time, height and width")
+    del delta
     return position_ids
 
 
@@ -96,8 +113,8 @@ def joined(features: list[Tensor]) -> Tensor:
     return cat(features, "nt h", "features of all pictures")
 
 
-def text(m: Structure, ids: Tensor, inputs_embeds: Tensor | None = None, mask: Tensor | None = None,
-         deepstack: list[Tensor] | None = None, position_ids: Tensor | None = None) -> Tensor:
+def text(m: Structure, ids: Tensor, inputs_embeds: Tensor | None = None, position_ids: Tensor | None = None,
+         mask: Tensor | None = None, deepstack: list[Tensor] | None = None) -> Tensor:
     """The decoder; after its first layers features of pictures are added to the tokens that stand for them.
 
     Its layers get the numbers of text alone, where it is Qwen3's; those are searched for packed sequences.

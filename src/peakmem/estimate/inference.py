@@ -131,9 +131,11 @@ def generation(tape: Tape, m: Structure, code: ModuleType, inputs: dict[str, Ten
     tape.single, tape.letters = "", {}
     if not m.decodes or not (tape.cache or tape.states):
         del output
+        tape.besides.clear()
         return
     ids = choose(tape, output)
     del output
+    tape.besides.clear()
     for number, step in enumerate(STEPS, 1):
         if number == 2:
             tape.phase("decoding")

@@ -10,7 +10,13 @@ from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, cast
 from peakmem.estimate.positions import made
 from peakmem.estimate.shapes import clone, split
+from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current
+
+
+def image_outputs(m: Structure) -> list[Tensor]:
+    """A list for what the model hands out beside its logits; in generation its caller holds both."""
+    return [] if m.run == "training" else current().besides
 
 
 def rows_joined(x: Tensor) -> Tensor:

@@ -201,6 +201,7 @@ class Tape:
         self.ran: dict[int, Segment] = {}  # the stretches that have run, by number
         self.sequence = 0
         self.returned: Callable[[], None] | None = None  # called when the model has returned, before its caller's loss
+        self.besides: list[Tensor] = []  # what the model returns beside its logits, in generation
         self.outputs: list[Tensor] | None = None  # what the model returns, where its caller holds it
         self.flops: list[tuple[str, int, tuple[str, ...], str]] = []
 

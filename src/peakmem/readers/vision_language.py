@@ -110,7 +110,8 @@ def qwen3_5(f: Fields) -> Sizes:
     inner = part(f, "text_config", DEFAULTS["qwen3_5_text"])
     text = recurrent.qwen3_5(inner)
     image = qwen_tower(part(f, "vision_config", QWEN_VISION["qwen3_5"]), "qwen3_5")
-    return together(f, text | {"tied": f.flag("tie_word_embeddings")}, image)
+    seeing = {"tied": f.flag("tie_word_embeddings"), "switches": text["switches"] | {"sees", "any_size"}}
+    return together(f, text | seeing, image)
 
 
 def qwen_tower(f: Fields, kind: str) -> Model:

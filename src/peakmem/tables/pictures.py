@@ -29,6 +29,10 @@ def images_of(model: Model, setup: Setup) -> int:
     if count > 1 and "any_size" not in model.switches:
         raise Impossible(f"--images {count}: of {model.architecture} peakmem knows one picture in each sequence; give "
                          "1 or 0")
+    for name, usual in (("beams", 1), ("prefill_chunk", 0)):
+        if count and getattr(setup, name) != usual:
+            raise Impossible(f"--images {count} with --{name.replace('_', '-')}: peakmem knows a prompt with pictures "
+                             "whole, without beams; leave one of them out")
     tokens = count * tokens_of_image(model, setup) if count else 0
     if tokens > setup.sequence:
         takes = "a picture takes" if count == 1 else f"{count} pictures take"
