@@ -25,8 +25,8 @@ from peakmem.estimate.settings import structure_of
 from peakmem.estimate.tape import Phase
 from peakmem.readers.hf_config import from_config
 from peakmem.setup import Setup
+from peakmem.tables.pictures import grids_of
 from peakmem.trace import record as tracing
-from peakmem.trace.settings import grid_setting
 
 DTYPES = {"bf16": ("bf16", None), "fp32": ("fp32", None), "amp": ("fp32", "bf16"), "fp16": ("fp16", None)}
 LEVERS: Mapping[str, Mapping[str, Any]] = {
@@ -41,7 +41,7 @@ def pictures_of(config: Mapping[str, Any], sequence: int, size: Sequence[int]) -
     if "any_size" not in model.switches:
         return {"task": "image-text" if "sees" in model.switches else "causal"}
     said = dict(zip(("images", "image_height", "image_width"), size, strict=True))
-    grid = grid_setting(model, Setup.of(sequence=sequence, **said))
+    grid = grids_of(model, Setup.of(sequence=sequence, **said))
     return {"task": "image-text", "pictures": said, "grid": grid}
 
 

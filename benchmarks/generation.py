@@ -26,11 +26,11 @@ from recorded import recorded
 
 from peakmem.readers.hf_config import CLASSES
 from peakmem.tables.kernels import GPU
+from peakmem.tables.pictures import grids_of
 from peakmem.trace import fake_gpu, hf
 from peakmem.trace.patches import gpu_answers
 from peakmem.trace.pictures import answered
 from peakmem.trace.record import DTYPES
-from peakmem.trace.settings import grid_setting
 from peakmem.trace.tracer import Tracer
 from tests.generations import compared, grouped, model_of, setup_of
 
@@ -101,6 +101,10 @@ SEEING: Mapping[str, Mapping[str, Any]] = {
     "qwen3-vl": {"model_type": "qwen3_vl", "text_config": WORDS, **PLACES, "vision_config": QWEN3_TOWER},
     "qwen3-vl-moe": {"model_type": "qwen3_vl_moe", **PLACES, "vision_config": QWEN3_TOWER, "text_config": WORDS | {
         "moe_intermediate_size": 24, "num_experts": 4, "num_experts_per_tok": 2}},
+    "qwen3.5 and tower": {"model_type": "qwen3_5", **PLACES, "vision_config": QWEN3_TOWER, "text_config": WORDS | {
+        "head_dim": 16, "linear_key_head_dim": 6, "linear_value_head_dim": 10, "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4, "rope_parameters": {
+            "rope_type": "default", "mrope_section": [1, 1, 0], "rope_theta": 10000.0, "partial_rotary_factor": 0.25}}},
 }
 """Models that look at a picture in each prompt."""
 SIDE, TOKENS, LONGER = 40, 21, 43
@@ -118,8 +122,8 @@ def settings() -> Iterator[dict[str, Any]]:
             continue
         seen = {"pictures": {"images": 1, "image_height": 200, "image_width": 100}} if name in SEEING else {}
         yield {**seen, "id": f"{name}/{precision}/{attention}", "config": dict(configs[name]), "precision": precision,
-               "attention": attention, "batch": 1 + i % 2, "sequence": LONGER if seen else TOKENS, "target": (1, 8, 3)[i % 3],
-               "generate": (9, 2, 12, 6)[i % 4]}
+               "attention": attention, "batch": 1 + i % 2, "sequence": LONGER if seen else TOKENS,
+               "target": (1, 8, 3)[i % 3], "generate": (9, 2, 12, 6)[i % 4]}
 
 
 def inputs_of(config: Mapping[str, Any], batch: int, dtype: torch.dtype, device: str) -> dict[str, torch.Tensor]:
@@ -192,7 +196,7 @@ def generate(tracer: Tracer, model: Any, inputs: Mapping[str, Any], start: torch
 
 def pictured(setting: Mapping[str, Any], model: Any, dtype: torch.dtype, device: str) -> dict[str, torch.Tensor]:
     """A prompt with pictures."""
-    grid = grid_setting(model_of(setting), setup_of(setting)) or ()
+    grid = grids_of(model_of(setting), setup_of(setting)) or ()
     made = hf.batch(model.config, "image-text", dtype, setting["batch"], setting["sequence"], device, grid=grid)
     return {name: tensor for name, tensor in made.items() if name != "labels"}
 

@@ -47,6 +47,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "llava on mistral, class token": LLAVA | {
         "text_config": TEXT | {"model_type": "mistral"}, "vision_feature_select_strategy": "full",
         "vision_feature_layer": -1, "multimodal_projector_bias": False, "projector_hidden_act": "relu"},
+    "qwen2-vl": {"model_type": "qwen2_vl", "text_config": TEXT, "vision_config": {
+        "depth": 2, "embed_dim": 32, "hidden_size": 48, "mlp_ratio": 3, "num_heads": 4, "patch_size": 7}},
     "qwen2.5-vl": {"model_type": "qwen2_5_vl", "text_config": TEXT, "vision_config": TOWER},
     "qwen2.5-vl, an older file": TEXT | {"model_type": "qwen2_5_vl", "vision_config": TOWER},
     "qwen3-vl": QWEN,
@@ -54,7 +56,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "qwen3-vl-moe": {"model_type": "qwen3_vl_moe", "text_config": TEXT | EXPERTS, "vision_config": DEEP},
 }
 GENERATES = [name for name in VARIANTS if not name.startswith(("clip", "resnet"))]
-TRAINS = [name for name in VARIANTS if not name.startswith("qwen")]
+TRAINS = [name for name in VARIANTS if not name.startswith("qwen")]  # those with pictures: test_vision_language.py
 
 
 def setup_of(variant: str, **settings: Any) -> Setup:
@@ -99,12 +101,6 @@ def test_generation_folds(variant: str) -> None:
     assert levels[0] == levels[1]
 
 
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if name not in TRAINS])
-def test_training_with_pictures_is_refused_in_one_line(variant: str) -> None:
-    with pytest.raises(Impossible, match="peakmem knows --run inference only"):
-        structure_of(from_config(VARIANTS[variant]), Setup.of(sequence=16))
-
-
 def test_a_picture_needs_room_among_the_tokens() -> None:
     model = from_config(LLAVA)
     assert dict(structure_of(model, Setup.of(sequence=16))[1])["N"] == 16
@@ -120,17 +116,6 @@ def test_without_pictures_no_gradient_reaches_the_tower() -> None:
     assert not any("vision" in name or "projector" in name for name in reached[0])
     last = [name for name in reached[1] if "vision_tower.encoder.layers" in name]
     assert last and reached[0] < reached[1]
-
-
-def test_generation_with_pictures_is_refused() -> None:
-    with pytest.raises(Impossible, match="on text alone"):
-        structure_of(from_config(LLAVA), Setup.of(sequence=16, images=1, run="inference"))
-
-
-@pytest.mark.parametrize("model", [QWEN])
-def test_pictures_are_refused_where_none_is_seen(model: dict[str, Any]) -> None:
-    with pytest.raises(Impossible, match="without pictures between its tokens"):
-        structure_of(from_config(model), Setup.of(sequence=16, images=1, run="inference"))
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -153,6 +138,7 @@ def test_every_family_is_traced() -> None:
     (LLAVA | {"vision_config": {"model_type": "siglip_vision_model"}}, "image tower"),
     (QWEN | {"vision_config": DEEP | {"num_heads": 3}}, "not divisible"),
     (QWEN | {"vision_config": DEEP | {"deepstack_visual_indexes": 3}}, "give a list"),
+    ({"model_type": "qwen2_5_vl", "vision_config": TOWER | {"fullatt_block_indexes": ["7"]}}, "give a list"),
 ])
 def test_other_vision_language_models_are_refused(config: dict[str, Any], words: str) -> None:
     with pytest.raises(PeakmemError, match=words):

@@ -53,7 +53,7 @@ def same(model: Model, config: Any) -> None:
         image, config = config.vision_config, config.text_config
         tower = model.towers[0]
         depth = getattr(image, "num_hidden_layers", None) or image.depth
-        assert (tower.layers, tower.hidden) == (depth, image.hidden_size)
+        assert (tower.layers, tower.hidden) == (depth, getattr(image, "embed_dim", image.hidden_size))
         assert model.layers == tower.layers + config.num_hidden_layers
         assert (model.hidden, model.vocabulary) == (config.hidden_size, config.vocab_size)
         return

@@ -91,8 +91,8 @@ def model(m: Structure, ids: Tensor, mixer: Callable[[Tensor], Tensor],
         return x
 
 
-def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor | None, kind: str,
-          mixer: Callable[[Tensor], Tensor]) -> Tensor:
+def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor | None,
+          kind: str, mixer: Callable[[Tensor], Tensor]) -> Tensor:
     residual = x
     x = rms_plus_one(x, "input_layernorm")
     probabilities = None

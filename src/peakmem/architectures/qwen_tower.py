@@ -198,7 +198,8 @@ def attention(m: Structure, x: Tensor, tables: Tables, windowed: bool) -> Tensor
         q, k, v = (swap(part, "1 ai (nt pm) di") for part in (q, k, v))
         lengths = list(stretches(m, windowed))
         splits = [split(part, 2, lengths) for part in (q, k, v)]
-        outputs = [attend(m, *parts, None, causal=False)[0] for parts in zip(*splits, strict=True)]
+        outputs = [attend(m, queries, keys, values, None, causal=False)[0]
+                   for queries, keys, values in zip(*splits, strict=True)]
         out = view(cat(outputs, "1 (nt pm) (ai di)", "of all stretches"), "(nt pm) (ai di)")
         out = project(out, "proj")
         return out

@@ -5,7 +5,8 @@ Positions are counted in three ways: time, height and width, which text does not
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from peakmem.architectures import llama, mixtral, qwen3_moe, qwen_tower
 from peakmem.architectures.definition import Definition, Layers, Row, buffer
@@ -43,10 +44,14 @@ def remembered(m: Structure) -> Definition:
 def reached(rows: Definition, sees: bool) -> Definition:
     """Gradients reach the tower where it sees something."""
     for row in rows:
-        if isinstance(row, Row):
-            yield row._replace(reached=sees)
+        if isinstance(row, Layers):
+            yield row._replace(block=partial(reached_in, row.block, sees))
         else:
-            yield Layers(row.name, lambda kind, of=row.block: (r._replace(reached=sees) for r in of(kind)), row.stack)
+            yield row._replace(reached=sees)
+
+
+def reached_in(block: Callable[[str], Iterator[Row]], sees: bool, kind: str) -> Iterator[Row]:
+    return (row._replace(reached=sees) for row in block(kind))
 
 
 def forward(m: Structure, input_ids: Tensor, pixel_values: Tensor | None = None,
@@ -136,8 +141,8 @@ def text(m: Structure, ids: Tensor, inputs_embeds: Tensor | None = None, positio
     if m.has("experts"):
         return mixtral.model(m, ids, qwen3_moe.feed_forward(m), TEXT, grids, inputs_embeds, after, numbered, packed)
     masks = ("full", "sliding") if "sliding" in m.kinds() else ("full",)
-    return llama.model(m, ids, block if old else None, masks, name=TEXT, tables=joined_grids if old else grids, packed=packed,
-                       inputs_embeds=inputs_embeds, after=after, numbered=numbered)
+    return llama.model(m, ids, block if old else None, masks, name=TEXT, tables=joined_grids if old else grids,
+                       packed=packed, inputs_embeds=inputs_embeds, after=after, numbered=numbered)
 
 
 def block(m: Structure, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, position_ids: Tensor) -> Tensor:

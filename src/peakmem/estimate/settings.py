@@ -21,15 +21,7 @@ from peakmem.estimate.serving import (
 )
 from peakmem.estimate.stored import with_stored
 from peakmem.estimate.structure import MOST_UNLIKE, Segment, Structure, runs_of, segments_of, unfolded
-from peakmem.estimate.towers import (
-    counts_of,
-    head_switches,
-    letters_of_pictures,
-    letters_of_towers,
-    looks,
-    refuse_unknown,
-    tower_of,
-)
+from peakmem.estimate.towers import counts_of, head_switches, letters_of_towers, looks, refuse_unknown, tower_of
 from peakmem.model import Model
 from peakmem.quantity import counted
 from peakmem.setup import Setup
@@ -233,13 +225,13 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
         numbers["nc"] = -(-setup.sequence // numbers.get("cm", 64))
     if "encoder_decoder" in model.switches:
         numbers["t"] = target_of(setup)
-    numbers |= letters_of_towers(model)
+    numbers |= letters_of_towers(model, setup)
     if model.image:
         patches = (model.image // model.patch) ** 2
-        numbers |= {"i": model.image, "N": patches}
+        numbers = {"i": model.image, "N": patches} | numbers
         if not model.vocabulary and "words" not in model.sizes:
             numbers["s"] = patches + 1
-    return numbers | letters_of_pictures(model, setup)
+    return numbers
 
 
 def pieces_of(model: Model, setup: Setup, unfold: bool = False) -> int:

@@ -195,8 +195,7 @@ class Tape:
         self.grows = "s"  # the letter of the positions that decoding adds to
         self.states: dict[str, Tensor] = {}  # of layers whose memory of the past has a fixed size
         self.letters: dict[str, str] = {}  # letters that stand for others: one token is decoded
-        self.single = ""  # which decoding step is written; empty: none
-        self.layer_kind = ""
+        self.single = self.layer_kind = ""  # single: which decoding step is written; empty: none
         self.stacks: dict[str, tuple[Segment, ...]] = {}  # which layers run before those of this path
         self.ran: dict[int, Segment] = {}  # the stretches that have run, by number
         self.sequence = 0

@@ -32,14 +32,14 @@ def tower_of(model: Model, setup: Setup, dropouts: frozenset[str]) -> Tower:
                  dropouts)
 
 
-def letters_of_towers(model: Model) -> dict[str, int]:
-    """Every letter's number, of all towers."""
+def letters_of_towers(model: Model, setup: Setup) -> dict[str, int]:
+    """Every letter's number, of all towers and of the pictures that they see."""
     numbers: dict[str, int] = {}
     for tower in model.towers:
         end = tower.name[0]
         numbers |= {"h" + end: tower.hidden, "a" + end: tower.heads, "k" + end: tower.kv_heads,
                     "d" + end: tower.head_size, "f" + end: tower.feed_forward, **tower.sizes}
-    return numbers
+    return numbers | letters_of_pictures(model, setup)
 
 
 def counts_of(model: Model, setup: Setup) -> tuple[tuple[str, int], ...]:

@@ -68,7 +68,8 @@ FAMILIES: Mapping[str, str] = {
     "vit": "classics.vit", "t5": "encoder_decoders.t5", "mt5": "encoder_decoders.mt5", "roberta": "classics.roberta",
     "xlm-roberta": "classics.roberta", "camembert": "classics.roberta", "resnet": "towers.resnet",
     "unet_2d_condition": "diffusion.unet_2d", "dit": "diffusion.dit", "llava": "vision_language.llava",
-    "qwen2_vl": "vision_language.qwen2_vl", "qwen2_5_vl": "vision_language.qwen2_5_vl", "qwen3_vl": "vision_language.qwen3_vl",
+    "qwen2_vl": "vision_language.qwen2_vl", "qwen2_5_vl": "vision_language.qwen2_5_vl",
+    "qwen3_vl": "vision_language.qwen3_vl",
     "qwen3_vl_moe": "vision_language.qwen3_vl_moe", "qwen3_5": "vision_language.qwen3_5", "clip": "towers.clip",
     "whisper": "encoder_decoders.whisper", "iquestcoder": "decoders.llama",
     **{name: f"llama_kin.{name}" for name in (

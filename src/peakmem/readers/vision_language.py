@@ -14,8 +14,8 @@ from peakmem.readers.towers import clip_vision, part
 
 TEXTS = {"llama": decoders.llama, "mistral": decoders.mistral, "qwen2": decoders.qwen2}
 NOTE = "the tower's weights are counted; generation is of text alone, no picture is looked at"
-ANY_SIZE = ("a picture of --image-height × --image-width takes a token for each square of patches that is merged; --images "
-            "says how many there are in each sequence")
+ANY_SIZE = ("a picture of --image-height × --image-width takes a token for each square of patches that is merged; "
+            "--images says how many there are in each sequence")
 SEES = "a picture takes as many tokens of --sequence as the tower sees patches; --images says whether there is one"
 
 

@@ -71,3 +71,9 @@ def grid_of(model: Model, setup: Setup) -> tuple[int, int]:
         grown = sqrt(least / (height * width))
         rows, columns = (ceil(x * grown / side) for x in (height, width))
     return rows * merge, columns * merge
+
+
+def grids_of(model: Model, setup: Setup) -> tuple[int, int, int] | None:
+    """How many pictures each sequence has, and their rows and columns of patches, where they may be of any size."""
+    count = images_of(model, setup)
+    return (count, *grid_of(model, setup)) if count and "any_size" in model.switches else None

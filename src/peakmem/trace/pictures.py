@@ -94,4 +94,5 @@ def _nonzero(mask: torch.Tensor) -> torch.Tensor:
     """Return the places of a mask: those of the tokens that stand for pictures, the only mask that a model reads so."""
     if _tokens and mask.dtype == torch.bool:
         return mask.new_empty(_tokens[0], mask.dim(), dtype=torch.int64)
-    return torch.ops.aten.nonzero.default(mask)
+    found: torch.Tensor = torch.ops.aten.nonzero.default(mask)
+    return found

@@ -103,7 +103,8 @@ def trace(setting: Mapping[str, Any], gpu: GPU | None = None, events: bool = Fal
     `optimizers.OPTIMIZERS`), ``loss`` ("sum": the logits' sum, no labels), ``set_to_none``, ``clip``, ``step``
     ("first"), ``keep_output`` (alive through the backward), ``target_seq``, ``selective`` (operations whose outputs
     checkpointing keeps), ``kernel`` (the one attention kernel), ``master`` (fp32 master weights), ``dropout``,
-    ``freeze`` (patterns), ``frozen_layers``, ``grid`` (see `hf.batch`) and ``stored`` (see `hf.build`). All numbers are bytes.
+    ``freeze`` (patterns), ``frozen_layers``, ``grid`` (see `hf.batch`) and ``stored`` (see `hf.build`). All numbers
+    are bytes.
     """
     tracer, model, calls = traced(setting, gpu)
     counts = parameter_counts(model)

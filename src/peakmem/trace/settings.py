@@ -12,7 +12,7 @@ from peakmem.setup import FIELDS, Setup
 from peakmem.tables.gpus import find_gpu
 from peakmem.tables.kernels import GPU
 from peakmem.tables.optimizers import find_optimizer
-from peakmem.tables.pictures import grid_of, images_of
+from peakmem.tables.pictures import grids_of, images_of
 
 DTYPE: Mapping[str, tuple[str, str | None]] = {
     "bf16": ("bf16", None),
@@ -77,8 +77,8 @@ UNDERSTOOD = frozenset(
     {
         *ONLY,
         *"""
-sequence target images image_height image_width batch accumulation optimizer attention checkpoint checkpoint_save lora_rank lora_targets
-lora_dropout gpus gpu
+sequence target images image_height image_width batch accumulation optimizer attention checkpoint checkpoint_save
+lora_rank lora_targets lora_dropout gpus gpu
 optimizer_implementation step set_to_none clip dropout freeze frozen_layers reshard sync_each_batch reduce_dtype
 kbit_prepare
 """.split(),
@@ -168,7 +168,7 @@ def setting_of(config: Mapping[str, Any], model: Model, setup: Setup) -> dict[st
         "batch": setup.batch,
         "seq": setup.sequence,
         "target_seq": setup.target or None,
-        "grid": grid_setting(model, setup),
+        "grid": grids_of(model, setup),
         "loss": "sum" if setup.loss == "sum" else "model",
         "clip": 1.0 if setup.clip else None,
         "set_to_none": setup.set_to_none,
@@ -245,12 +245,6 @@ def task_of(model: Model, setup: Setup) -> str:
     if "encoder_decoder" in model.switches:
         return "seq2seq"
     return "mlm" if CLASSES.get(model.architecture, "").endswith("ForMaskedLM") else "causal"
-
-
-def grid_setting(model: Model, setup: Setup) -> list[int] | None:
-    """Return how many pictures each sequence has, and their rows and columns of patches, where they are of any size."""
-    count = images_of(model, setup)
-    return [count, *grid_of(model, setup)] if count and "any_size" in model.switches else None
 
 
 def of_own_file(given: Mapping[str, Any]) -> dict[str, Any]:
