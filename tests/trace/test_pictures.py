@@ -20,6 +20,29 @@ LLAVA: dict[str, Any] = {
     "vision_config": {"model_type": "clip_vision_model", "hidden_size": 24, "intermediate_size": 52,
                       "num_hidden_layers": 6, "num_attention_heads": 3, "image_size": 21, "patch_size": 7},
 }
+QWEN: dict[str, Any] = {
+    "model_type": "qwen3_vl", "image_token_id": 80, "video_token_id": 81,
+    "text_config": LLAVA["text_config"] | {"head_dim": 8, "rope_parameters": {
+        "rope_type": "default", "mrope_section": [2, 1, 1], "rope_theta": 10000.0}},
+    "vision_config": {"depth": 7, "hidden_size": 24, "intermediate_size": 52, "num_heads": 3, "patch_size": 36,
+                      "out_hidden_size": 32, "num_position_embeddings": 16, "deepstack_visual_indexes": [1, 4]}}
+WINDOWS: dict[str, Any] = QWEN | {"model_type": "qwen2_5_vl", "vision_config": QWEN["vision_config"] | {
+    "window_size": 216, "fullatt_block_indexes": [2, 5]}}
+
+
+@pytest.mark.parametrize("config", [QWEN, WINDOWS], ids=["qwen3-vl", "qwen2.5-vl"])
+@pytest.mark.parametrize("settings", [
+    {"precision": "mixed"}, {"precision": "amp-bf16", "checkpoint": "full"}, {"precision": "bf16", "images": 0},
+    {"precision": "fp32", "lora_rank": 4, "images": 2}, {"precision": "bf16", "freeze": "visual", "step": "first"},
+])
+def test_qwen_vl(worker: Worker, config: dict[str, Any], settings: dict[str, Any]) -> None:
+    given = dict(sequence=85, batch=2, image_height=700, image_width=300) | settings
+    model, setup = from_config(config), Setup.of(**given)
+    run = {"peakmem": "", **setup.as_json()}
+    traced = worker.call(as_json, setting_of(config, model, setup), run, model.notes)
+    ours = estimate(model, **given).as_json()
+    for part in ("phases", "chart", "parameters"):
+        assert ours[part] == traced[part], part
 
 
 @pytest.mark.parametrize("settings", [

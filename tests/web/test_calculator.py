@@ -26,6 +26,7 @@ OTHER: dict[str, Any] = {
 NEEDS = {
     "lora_targets": "lora_rank=8", "lora_dropout": "lora_rank=8", "checkpoint_save": "checkpoint=selective",
     "loss_chunks": "loss=chunked", "images": "model=llava-1.5-7b",
+    **dict.fromkeys(("image_height", "image_width"), "model=qwen3-vl-4b"),
     "target": "model=t5-small", "reshard": "shard=fsdp2&gpus=8", "sync_each_batch": "shard=fsdp2&gpus=8",
     "reduce_dtype": "shard=fsdp2&gpus=8", "reduce_bucket": "shard=zero2&gpus=8",
     "block_size": "run=inference&kv_cache=paged", "utilization": "run=inference&kv_cache=paged",

@@ -8,10 +8,11 @@ from peakmem.estimate.serving import generates, keeps_tokens
 from peakmem.model import Model
 from peakmem.quantity import counted
 from peakmem.setup import FIELDS, Setup
+from peakmem.tables.pictures import images_of
 
 TRAINS = ("optimizer", "loss", "activations", "training part")
 TRAINS_TOO = ("accumulation", "optimizer", "checkpoint")
-SERVES_TOO = ("stack", "lora_targets", "target", "images")  # of the groups above; inference has them, too
+SERVES_TOO = ("stack", "lora_targets", "target", "images", "image_height", "image_width")  # of the groups above; inference has them, too
 SHARDS = ("reshard", "sync_each_batch", "reduce_dtype")
 SERVES = ("beams", "prefill_chunk", "kv_cache", "kv_bits", "generate", "logits", "block_size", "utilization")
 
@@ -55,7 +56,11 @@ def reasons(model: Model, setup: Setup) -> Iterator[tuple[str, tuple[str, ...]]]
     if "encoder_decoder" not in model.switches:
         yield "in a model without encoder and decoder", ("target",)
     if "sees" not in model.switches:
-        yield "in a model that sees no pictures between its tokens", ("images",)
+        yield "in a model that sees no pictures between its tokens", ("images", "image_height", "image_width")
+    elif "any_size" not in model.switches:
+        yield f"in a model whose pictures are {model.image:,} × {model.image:,} pixels", ("image_height", "image_width")
+    elif not images_of(model, setup):
+        yield "without --images", ("image_height", "image_width")
     if input_of(model, setup) and "words" not in model.sizes:
         yield f"in a model that reads {input_of(model, setup)}", ("sequence",)
     if not generates(model, setup):

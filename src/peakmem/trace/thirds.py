@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from .tracer import Tracer
 
-_LAYER = re.compile(r"^(.*?)\.(\d+)(?:\.|$)")
+_LAYER = re.compile(r"^((?!.*merger).*?)\.(\d+)(?:\.|$)")
+"""A module of a list; a tower's mergers are numbered, too, and are no layers."""
 
 
 def chart_ends(tracer: Tracer, first: int) -> Iterator[tuple[int, str]]:

@@ -119,7 +119,7 @@ TOLD: Mapping[str, tuple[Any, ...]] = {
     "accumulation": (1, ""), "attention": ("auto", ""), "implementation": ("transformers", ""),
     "checkpoint": ("none", ""), "lora_rank": (0, ""), "shard": ("none", ""), "gpus": (1, ""),
     "offload": ("none", ""), "loss": ("upcast", ""), "state_dtype": ("auto", ""), "step": ("steady", ""),
-    "target": (0, ""), "images": (-1, ""),
+    "target": (0, ""), "images": (-1, ""), "image_height": (448, ""), "image_width": (448, ""),
 }
 """Settings named in that line where they are not the usual ones."""
 
