@@ -126,46 +126,6 @@ def test_waiting_has_an_end() -> None:
         assert first.result().status == 200
 
 
-def test_nobody_has_all_turns() -> None:
-    """One address asks ten of the heaviest questions: its own estimate, and anything of another's, finds a turn."""
-    import asyncio
-
-    from peakmem.web.pool import Busy, Pool
-
-    async def run() -> None:
-        engines = [Patient() for _ in range(4)]
-        pool = Pool(engines, 20, 0.2, 100)  # type: ignore[arg-type]
-        mine = [asyncio.create_task(pool.answer(b'{"ask": "fit", "lines": %d}' % i, "a")) for i in range(10)]
-        await asyncio.sleep(0.05)
-        assert pool.idle.qsize() == 3  # one of them runs
-        others = [asyncio.create_task(pool.answer(question, address)) for question, address in (
-            (b'{"model":"gpt2"}', "a"), (b'{"ask":"levers"}', "b"), (b'{"ask":"chart"}', "c"))]
-        await asyncio.sleep(0.3)
-        assert [isinstance(task.exception(), Busy) for task in mine if task.done()] == [True] * 9
-        assert pool.idle.qsize() == 0 and not any(task.done() for task in others)
-        for engine in engines:
-            engine.go.set()
-        assert len(await asyncio.gather(*others)) == 3
-        await asyncio.wait(mine)
-        assert pool.idle.qsize() == 4 and not any(turns.own for turns in pool.turns)
-        pool.close()
-
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, run()).result()
-
-
-@pytest.mark.parametrize("question,weight", [
-    ('{"ask": "chart", "model": "gpt2"}', 0), ('{"allocator" : false}', 0), ("", 0), ("{", 0), ('{"ask":"cells"}', 0),
-    ('{"model":"gpt2"}', 1), ('{"ask":"room"}', 1), ('{"allocator":false,"timeline":true}', 1),
-    ('{"ask":"fit","model":"\\"ask\\":\\"chart\\""}', 2), ('{"ask":"sweep","model":{"ask":"chart"}}', 2),
-    ('{"ask":"levers","allocator":false}', 2), (" " * 300_000 + '{"ask":"chart"}', 2)])
-def test_weight_is_of_what_is_asked(question: str, weight: int) -> None:
-    """Not of bytes that may stand anywhere."""
-    from peakmem.web import pool
-
-    assert pool.weight(question.encode()) == weight
-
-
 def test_who_does_not_read_is_left() -> None:
     with running(reader=0.3, idle=1.0) as port:
         body = b'{"model":"mixtral-8x7b","timeline":true,"lines":5000}'

@@ -31,6 +31,9 @@ HOW = {
     "baked": "This copy holds answers made beforehand; for any configuration run <code>peakmem serve</code>.",
     "live": "It runs in your browser; nothing is sent anywhere.",
 }
+STILL = ('addEventListener("error",()=>{const page=document.documentElement.classList;'
+         'page.contains("ready")||page.add("still")},true)')
+"""Where modules do not load (a folder opened from disk, an old browser), nothing will need the heights kept free."""
 
 
 def key(request: object) -> str:
@@ -138,7 +141,9 @@ def files(mode: str = "served") -> dict[str, bytes]:
     links = '<link rel="stylesheet" href="style.css">'
     module = "\n".join([f'<link rel="modulepreload" href="{name}">' for name in scripts() if name != "main.js"]
                        + ['<script type="module" src="main.js"></script>'])
-    found = {"index.html": index(mode, links, module, "").encode(), "style.css": sheet().encode()}
+    # The server's policy allows no script inside the page; but who had the page from it has the modules, too.
+    script = module if mode == "served" else f"<script>{STILL}</script>\n{module}"
+    found = {"index.html": index(mode, links, script, "").encode(), "style.css": sheet().encode()}
     for name in scripts():
         found[name] = asset(name).encode()
     if mode != "served":
@@ -153,7 +158,7 @@ def single(pyodide: Path | None = None) -> str:
     for name in scripts():
         text = re.sub(r'(from |import )"\./([\w.]+)"', r'\1"#\2"', asset(name))
         imports[f"#{name}"] = "data:text/javascript;base64," + base64.b64encode(text.encode()).decode()
-    script = (f'<script type="importmap">{json.dumps({"imports": imports})}</script>\n'
+    script = (f'<script>{STILL}</script>\n<script type="importmap">{json.dumps({"imports": imports})}</script>\n'
               '<script type="module">import "#main.js"</script>')
     packed = base64.b64encode(further_answers()).decode()
     data = f'<script type="text/plain" id="packed">{packed}</script>'

@@ -44,10 +44,10 @@ def weight(question: bytes) -> int:
 
 
 class Turns:
-    """So many at once, and one of them less from any one address."""
+    """So many at once, and one of them less from any one address; but one more than its heavier questions may have."""
 
-    def __init__(self, slots: int) -> None:
-        self.of_one = max(1, slots - 1)
+    def __init__(self, slots: int, heavier: int = 0) -> None:
+        self.of_one = max(1, min(slots, max(slots - 1, heavier + 1)))
         self.all = asyncio.Semaphore(max(1, slots))
         self.own: dict[str, tuple[asyncio.Semaphore, list[int]]] = {}
 
@@ -65,17 +65,31 @@ class Turns:
 
 
 class Pool:
-    """Processes that answer. The one last added to is asked first, so that others can stay asleep."""
+    """Processes that answer. The one that answered last is asked first, so that others can stay asleep; one that has to
+    start anew is asked last."""
 
     def __init__(self, workers: list[Worker], seconds: float, wait: float, most_waiting: int) -> None:
         self.workers, self.seconds, self.wait, self.most_waiting = workers, seconds, wait, most_waiting
         self.threads = ThreadPoolExecutor(len(workers), "engine")
-        self.idle: asyncio.LifoQueue[Worker] = asyncio.LifoQueue()
+        self.idle: asyncio.PriorityQueue[tuple[int, int, Worker]] = asyncio.PriorityQueue()
         # By weight: of what takes longer less may run at once, so that what takes less need not wait for it.
-        self.turns = [Turns(len(workers) - less) for less in range(3)]
+        self.turns: list[Turns] = []
+        for less in (2, 1, 0):
+            self.turns.insert(0, Turns(len(workers) - less, self.turns[0].of_one if self.turns else 0))
         self.waiting = 0
+        self.answered = 0
         for worker in workers:
-            self.idle.put_nowait(worker)
+            self.free(worker)
+
+    def free(self, worker: Worker, awake: bool = True) -> None:
+        """It can be asked."""
+        self.answered += 1
+        self.idle.put_nowait((-self.answered if awake else self.answered, self.answered, worker))
+
+    async def wake(self) -> None:
+        """Start what one client can have at work at once, before somebody waits for it."""
+        for worker in self.workers[-self.turns[0].of_one:]:
+            await asyncio.get_running_loop().run_in_executor(self.threads, worker.wake)
 
     async def answer(self, question: bytes, address: str = "") -> bytes:
         """Errors: Busy, TooSlow, Gone. Where the caller is cancelled or time is up, the process is replaced."""
@@ -87,19 +101,22 @@ class Pool:
                 async with asyncio.timeout(self.wait):
                     for turns in reversed(self.turns[:weight(question) + 1]):
                         await held.enter_async_context(turns.taken(address))
-                    worker = await self.idle.get()
+                    *_, worker = await self.idle.get()
             except TimeoutError:
                 raise Busy from None
             finally:
                 self.waiting -= 1
-            held.callback(self.idle.put_nowait, worker)
+            awake = True
+            held.callback(lambda: self.free(worker, awake))
             work = asyncio.get_running_loop().run_in_executor(self.threads, worker.ask, question)
             try:
                 return await asyncio.wait_for(asyncio.shield(work), self.seconds)
             except (TimeoutError, asyncio.CancelledError) as error:
                 worker.stop()
+                awake = False
                 await asyncio.wait([work])
                 work.exception()
+                await asyncio.get_running_loop().run_in_executor(self.threads, worker.wake)
                 if isinstance(error, TimeoutError):
                     raise TooSlow from None
                 raise

@@ -69,8 +69,10 @@ class Service:
         self.answers = Answers(self.pool)
         self.wanted = asyncio.Event()
         self.page = asyncio.create_task(self.pages())
+        self.rest = asyncio.create_task(self.others())
         yield
         self.page.cancel()
+        self.rest.cancel()
         self.pool.close()
 
     async def pages(self) -> dict[str, tuple[bytes, bytes, str]]:
@@ -83,6 +85,12 @@ class Service:
             content = text.encode()
             made[name] = content, gzip.compress(content, 6, mtime=0), f'"{sha256(content).hexdigest()[:20]}"'
         return made
+
+    async def others(self) -> None:
+        """The engine's further processes start when the first has made the page, and a second later: it is loaded."""
+        await asyncio.wait([self.page])
+        await asyncio.sleep(1)
+        await self.pool.wake()
 
     async def file(self, request: Request) -> Response:
         """GET a file of the page."""

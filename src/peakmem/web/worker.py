@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -24,17 +25,23 @@ class Gone(Exception):
 
 
 class Worker:
-    """One process. Its methods block; only `stop` may be called from another thread."""
+    """One process. Its methods block; only `wake` and `stop` may be called from another thread."""
 
     def __init__(self, now: bool = True) -> None:
         self.process = started() if now else None
+        self.starting = threading.Lock()
+
+    def wake(self) -> subprocess.Popen[bytes]:
+        """The process, started where it is not there."""
+        with self.starting:
+            if self.process is None or self.process.poll() is not None:
+                self.process = started()
+            return self.process
 
     def ask(self, question: bytes) -> bytes:
         """Errors: Gone."""
         while True:
-            process = self.process
-            if process is None or process.poll() is not None:
-                process = self.process = started()
+            process = self.wake()
             assert process.stdin and process.stdout
             try:
                 send(process.stdin, question)

@@ -1,10 +1,10 @@
 /** Where answers come from: made beforehand, a server, or peakmem itself running in a worker. Never a formula here. */
 const mode = document.documentElement.dataset.mode ?? "baked"; // served | baked | live
 const known = new Map();
-let worker = null;
-let ready = false;
+/** The first answers whatever comes; the second, as soon as it is there, what takes many estimates: no slider waits for those. */
+const engines = [];
+const MANY = ["fit", "levers", "room", "beside"];
 let turn = 0;
-const waiting = new Map();
 
 /** Text of a request with its keys in order: the same question has one name. */
 export function key(value) {
@@ -23,7 +23,7 @@ export function parse(text) {
   return JSON.parse(marked, (_, value) => (typeof value === "string" && /^\0(NaN|-?Infinity)$/.test(value) ? Number(value.slice(1)) : value));
 }
 
-export const live = () => mode === "served" || ready;
+export const live = () => mode === "served" || Boolean(engines[0]?.ready);
 /** Whether one question holds up the next. */
 export const slow = () => mode === "live";
 
@@ -67,7 +67,7 @@ export async function ask(request, channel = "") {
     await rest();
     return known.get(name) ?? null;
   }
-  const answer = JSON.parse(mode === "served" ? await posted(name) : await worked(name));
+  const answer = JSON.parse(mode === "served" ? await posted(name) : await worked(name, request.timeline || MANY.includes(request.ask)));
   if (channel && newest.get(channel) !== mine) return undefined;
   remember(name, answer);
   return answer;
@@ -89,31 +89,47 @@ async function posted(text) {
   }
 }
 
-function worked(text) {
-  return new Promise((resolve) => {
-    waiting.set(++turn, resolve);
-    worker.postMessage({ id: turn, text });
-  });
+const worked = (text, many) => new Promise((resolve) => send(engines.filter((one) => one.ready).at(many ? -1 : 0), text, resolve));
+function send(engine, text, resolve) {
+  engine.waiting.set(++turn, { text, resolve });
+  engine.worker.postMessage({ id: turn, text });
 }
 
 /** Start peakmem's own Python in a worker; the page is complete before. */
 export function boot() {
   if (mode !== "live") return;
-  worker = new Worker(window.peakmemWorker ?? "worker.js", { type: "module" });
+  engine(() => {
+    document.documentElement.dataset.engine = "live";
+    dispatchEvent(new Event("engine"));
+    if ((navigator.deviceMemory ?? 8) >= 4) setTimeout(second, 1000); // it holds another 150 MiB
+  }, (detail) => dispatchEvent(new CustomEvent("engine-failed", { detail })));
+}
+
+/** Without it the first does its work, too. */
+function second() {
+  const made = engine(() => { document.documentElement.dataset.engine = "two"; }, () => {
+    engines.splice(engines.indexOf(made), 1);
+    for (const { text, resolve } of made.waiting.values()) send(engines[0], text, resolve);
+  });
+}
+
+function engine(ready, failed) {
+  const worker = new Worker(window.peakmemWorker ?? "worker.js", { type: "module" });
+  const made = { worker, ready: false, waiting: new Map() };
+  engines.push(made);
   worker.onmessage = ({ data }) => {
     if (data.ready) {
-      ready = true;
-      document.documentElement.dataset.engine = "live";
-      dispatchEvent(new Event("engine"));
-    } else if (data.failed) {
-      dispatchEvent(new CustomEvent("engine-failed", { detail: data.failed }));
-    } else {
-      waiting.get(data.id)?.(data.text);
-      waiting.delete(data.id);
+      made.ready = true;
+      ready();
+    } else if (data.failed) failed(data.failed);
+    else {
+      made.waiting.get(data.id)?.resolve(data.text);
+      made.waiting.delete(data.id);
     }
   };
-  worker.onerror = (event) => dispatchEvent(new CustomEvent("engine-failed", { detail: event.message }));
+  worker.onerror = (event) => failed(event.message);
   if (window.peakmemPayload) worker.postMessage(window.peakmemPayload());
+  return made;
 }
 
 export { mode };

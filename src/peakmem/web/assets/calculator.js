@@ -35,7 +35,7 @@ export class Calculator extends HTMLElement {
         this.sticky = h("div", { class: "sticky" }, this.headline, this.about, this.fits, this.beside, this.error,
           h("div", { class: "row tools views" }, this.views), h("div", { class: "stage" }, this.picture, this.moments, this.time, this.numbers), this.legend,
           h("p", { class: "small marks" }, h("span", { class: "mark notch" }), " left when the moment ends  ", h("span", { class: "mark dotted" }), " reserved by PyTorch and not filled  ", h("span", { class: "mark dashed" }), " what the GPU has for it"),
-          h("div", { class: "row tools take" }, this.pinner, tools(() => this.svg())), this.detail))),
+          h("div", { class: "row tools take" }, this.pinner, tools(() => this.shown())), this.detail))),
       this.pinned, this.largest);
     // Higher than the window: it stops where its lower end is seen, so that nothing in it stays out of reach.
     const stop = () => { this.sticky.style.top = `${Math.min(0, innerHeight - this.sticky.offsetHeight)}px`; };
@@ -139,6 +139,11 @@ export class Calculator extends HTMLElement {
     const width = Math.max(280, this.picture.clientWidth || 640);
     return draw({ ledger: state.answer.ledger, room: state.room ?? state.answer.room, behind: state.pinned?.answer.ledger, chosen: this.index(), width, height: this.tall() });
   }
+  /** What is looked at, to be taken along: a picture, and a table where it is not the one of the moments. */
+  async shown() {
+    if (this.view === "time") await this.retime("");
+    return this.view === "time" && this.timeline ? this.timeline.taken() : { picture: this.svg() };
+  }
   index() {
     const rows = state.answer.ledger.chart;
     return state.moment < 0 ? rows.findIndex((row) => row.peak === state.answer.ledger.peak.bytes) : Math.min(state.moment, rows.length - 1);
@@ -197,9 +202,9 @@ export class Calculator extends HTMLElement {
     this.numbers.hidden = name !== "table";
     this.retime();
   }
-  async retime() {
+  async retime(channel = "timeline") {
     if (this.view !== "time" || !state.answer) return;
-    const answer = await ask(request({ timeline: true, lines: 0 }), "timeline");
+    const answer = await ask(request({ timeline: true, lines: 0 }), channel);
     if (answer === undefined) return;
     this.timeline ??= new Timeline(this.time);
     if (!answer || answer.error) {

@@ -35,7 +35,7 @@ export function draw({ ledger, room, behind, chosen, width, height, frame = 0 })
   const area = height - TOP - BOTTOM;
   const y = (bytes) => TOP + area * (1 - bytes / (most * 1.04));
   const slot = (width - LEFT - right) / rows.length;
-  const bar = Math.max(8, Math.min(64, slot * 0.74));
+  const bar = Math.max(8, Math.min(64, slot * 0.74, slot - 9)); // beside it there is room for a letter
   const scale = axis(most);
   const parts = scale.ticks.map(([bytes, text]) =>
     `<line class="tick" x1="${LEFT}" x2="${width - right}" y1="${y(bytes).toFixed(1)}" y2="${y(bytes).toFixed(1)}"/>` +
@@ -55,10 +55,10 @@ export function draw({ ledger, room, behind, chosen, width, height, frame = 0 })
       below += amount;
       const tall = Math.max(low - high - 1.2, 0.3);
       parts.push(`<rect class="seg ${kind}" data-moment="${safe(row.moment)}" data-kind="${kind}" data-bytes="${amount}" x="${x.toFixed(1)}" y="${high.toFixed(2)}" width="${bar.toFixed(1)}" height="${tall.toFixed(2)}"><title>${safe(`${momentTitle(row.moment)}: ${title(kind)} ${gib(amount)}`)}</title></rect>`);
-      if (tall >= 15 && bar >= 14) parts.push(`<text class="on ${kind}" x="${(x + bar / 2).toFixed(1)}" y="${((low + high) / 2 + 4).toFixed(1)}" text-anchor="middle">${letter(kind)}</text>`);
-      else if (tall >= 2 && slot - bar >= 13) {
+      if (tall >= 15 && bar >= 10) parts.push(`<text class="on ${kind}" x="${(x + bar / 2).toFixed(1)}" y="${((low + high) / 2 + 4).toFixed(1)}" text-anchor="middle">${letter(kind)}</text>`);
+      else if (tall >= 1 && slot - bar >= 8) {
         aside = Math.min((low + high) / 2 + 3.5, aside - 9); // beside it where it is too thin to hold it
-        parts.push(`<text class="aside" x="${(x + bar + 5).toFixed(1)}" y="${aside.toFixed(1)}">${letter(kind)}</text>`);
+        parts.push(`<text class="aside" x="${(x + bar + Math.min(5, (slot - bar) / 2 - 3)).toFixed(1)}" y="${aside.toFixed(1)}">${letter(kind)}</text>`);
       }
     }
     const beyond = row.peak === ledger.peak.bytes && room?.reserved ? room.used - row.peak : 0;
@@ -66,7 +66,7 @@ export function draw({ ledger, room, behind, chosen, width, height, frame = 0 })
     parts.push(`<line class="end" x1="${(x - 4).toFixed(1)}" x2="${(x + bar + 4).toFixed(1)}" y1="${y(row.end).toFixed(1)}" y2="${y(row.end).toFixed(1)}"/>`);
     const best = row.peak === ledger.peak.bytes;
     const inUnit = scale.unit === "GiB" ? bare(row.peak, row.peak >= 100 * 2 ** 30 ? 0 : 1) : gib(row.peak, 0).replace(/ .*/, "");
-    amounts.push(`<text class="amount${best ? " best" : ""}" x="${(x + bar / 2).toFixed(1)}" y="${(y(row.peak + Math.max(0, beyond)) - 5).toFixed(1)}" text-anchor="middle">${inUnit}</text>`);
+    amounts.push(`<text class="amount${best ? " best" : ""}${slot < 34 ? " narrow" : ""}" x="${(x + bar / 2).toFixed(1)}" y="${(y(row.peak + Math.max(0, beyond)) - 5).toFixed(1)}" text-anchor="middle">${inUnit}</text>`);
     parts.push(`<text class="axis${slot < 34 ? " tight" : ""}" x="${(x + bar / 2).toFixed(1)}" y="${height - 8}" text-anchor="middle">${safe(short(row.moment, slot))}</text>`);
   });
   if (shown) {

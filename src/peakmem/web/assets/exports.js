@@ -27,11 +27,12 @@ export function python() {
   return `import peakmem\nfrom peakmem.tables.models import custom, find_model\nfrom peakmem.tables.resize import resize\n\nmodel = resize(${base.replace("Model", "peakmem.Model")}${list(state.sizes)})\nledger = peakmem.estimate(model${list(state.settings)})\nprint(ledger)`;
 }
 
-export function csv() {
+/** The moments as a table. */
+function moments() {
   const rows = state.answer.ledger.chart;
   const names = Object.keys(rows[0].peak_by_kind);
   const lines = [["moment", "highest_bytes", "end_bytes", ...names], ...rows.map((row) => [row.moment, row.peak, row.end, ...names.map((name) => row.peak_by_kind[name])])];
-  return lines.map((line) => line.join(",")).join("\n") + "\n";
+  return lines;
 }
 
 const HEAD = 50, LINE = 15, FOOT = 22;
@@ -130,7 +131,7 @@ async function copy(text, what, shown) {
 
 function copyLink(shown) {
   copy(address(), "Link", shown);
-  if (missed()) tell(missed());
+  if (missed()) tell("link", missed());
 }
 
 /** What takes numbers along waits for those of the settings that are shown. */
@@ -139,14 +140,18 @@ function whileCurrent(button) {
   return button;
 }
 
-export function tools(svg) {
+/** shown: the picture that is looked at, its table where that is not the moments', and what its files are called. */
+export function tools(what) {
   const shown = h("pre", { class: "copied", hidden: true, tabindex: 0 });
   on("change", () => { shown.hidden = true; }); // it would say what was
-  const button = (text, what) => h("button", { type: "button", onclick: what }, text);
-  const taking = (text, what) => whileCurrent(button(text, what));
+  const button = (text, act) => h("button", { type: "button", onclick: act }, text);
+  const taking = (text, made, type) => whileCurrent(button(text, async () => {
+    const { picture, table = moments(), name = "" } = await what();
+    save(await made(picture, table), type, `peakmem${name}.${text.toLowerCase()}`);
+  }));
   return [
     h("span", { class: "quiet" }, "Copy"), button("command line", () => copy(command(), "Command line", shown)), button("Python", () => copy(python(), "Python", shown)), button("link", () => copyLink(shown)),
-    h("span", { class: "quiet" }, "Save"), taking("PNG", async () => save(await png(svg()), "image/png", "peakmem.png")), taking("SVG", () => save(standalone(svg()).text, "image/svg+xml", "peakmem.svg")), taking("CSV", () => save(csv(), "text/csv", "peakmem.csv")),
+    h("span", { class: "quiet" }, "Save"), taking("PNG", png, "image/png"), taking("SVG", (picture) => standalone(picture).text, "image/svg+xml"), taking("CSV", (_, table) => table.map((line) => `${line.join(",")}\n`).join(""), "text/csv"),
     shown,
   ];
 }

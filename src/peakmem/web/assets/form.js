@@ -68,7 +68,7 @@ export class Form {
       if (!config || typeof config !== "object" || Array.isArray(config)) throw new Error("it holds no fields of a model");
       this.refuse("");
       const done = change({ model: file.name.slice(0, 60), config }, { push: true });
-      tell(missed());
+      tell("link", missed());
       await done;
     } catch (error) {
       this.refuse(`${file.name} cannot be read: ${error instanceof SyntaxError ? "it is not JSON" : error.message}`);

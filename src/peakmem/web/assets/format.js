@@ -98,9 +98,11 @@ export function announce(text) {
   if (line && line.textContent !== text) line.textContent = text;
 }
 
-/** The same, and in sight: what the page itself has to say. */
-export function tell(text) {
-  announce(text);
+const told = {};
+/** The same, and in sight: what the page itself has to say. What is said about one thing stays beside the other. */
+export function tell(about, text) {
+  if (text) announce(text);
+  told[about] = text;
   const line = document.getElementById("status");
-  if (line) line.textContent = text;
+  if (line) line.textContent = Object.values(told).filter(Boolean).join(" ");
 }

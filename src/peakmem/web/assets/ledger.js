@@ -89,7 +89,7 @@ function cited(source) {
   return found ? h("a", { class: "ref", href: `#${found.id}`, "aria-label": `reference ${number}` }, `[${number}]`) : null;
 }
 const gauge = (byKind, best) => h("span", { class: "gauge", "aria-hidden": "true" }, kinds().filter((kind) => byKind[kind]).map((kind) =>
-  h("span", { class: `seg ${kind}`, style: `width:${((byKind[kind] / best) * 100).toFixed(2)}%` })));
+  h("span", { class: `seg ${kind}`, style: `width:${((byKind[kind] / best) * 100).toFixed(2)}%` }, byKind[kind] / best > 0.05 ? letter(kind) : "")));
 const numbers = (settings) => Object.fromEntries(Object.entries(settings).map(([name, value]) => [name, /^\d+$/.test(value) ? Number(value) : value]));
 customElements.define("pm-levers", Levers);
 

@@ -69,10 +69,10 @@ async function main() {
   await pause();
   part("pm-calculator").show(tables);
   await pause();
-  begin(tell);
-  addEventListener("engine", () => { tell(""); announce("The calculator is live."); });
-  addEventListener("engine-failed", (event) => tell(`The calculator did not start: ${/** @type {any} */ (event).detail}`));
-  if (mode === "live") tell("Loading the calculator (6 MB, once)…");
+  begin((text) => tell("link", text));
+  addEventListener("engine", () => { tell("engine", ""); announce("The calculator is live."); });
+  addEventListener("engine-failed", (event) => tell("engine", `The calculator did not start: ${/** @type {any} */ (event).detail}`));
+  if (mode === "live") tell("engine", "Loading the calculator (6 MB, once)…");
   document.documentElement.classList.add("ready");
   boot();
 }

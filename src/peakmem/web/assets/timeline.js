@@ -123,6 +123,7 @@ export class Timeline {
     const scale = axis(most);
     const parts = scale.ticks.map(([bytes, text]) => `<line class="tick" x1="${LEFT}" x2="${width - RIGHT}" y1="${y(bytes)}" y2="${y(bytes)}"/><text class="axis" x="${LEFT - 6}" y="${Number(y(bytes)) + 4}" text-anchor="end">${text}</text>`);
     parts.push(`<text class="axis" x="2" y="14">${scale.unit}</text>`);
+    const marks = []; // over the bands, also over those beside them where one is too thin to hold its letter
     const below = new Float64Array(columns.length);
     for (const row of this.rows) {
       let up = "", down = "";
@@ -140,12 +141,18 @@ export class Timeline {
       const most = Math.max(...bands.map(([tall]) => tall));
       const far = ([, , i]) => Math.abs(i - columns.length / 2);
       const [tall, middle, place] = bands.filter(([one]) => one > most - 1).reduce((best, one) => (far(one) < far(best) ? one : best));
-      if (tall > 16) parts.push(`<text class="on ${row.kind}" x="${x(place)}" y="${(middle + 4).toFixed(1)}" text-anchor="middle">${letter(row.kind)}</text>`);
+      if (tall > 1) marks.push(`<text class="${tall > 16 ? "on" : "aside"} ${row.kind}" x="${x(place)}" y="${(middle + (tall > 16 ? 4 : 3)).toFixed(1)}" text-anchor="middle">${letter(row.kind)}</text>`);
     }
-    parts.push(...this.labels(x, columns, height));
+    parts.push(...marks, ...this.labels(x, columns, height));
     if (this.limit && this.limit <= most) parts.push(`<line class="limit" x1="${LEFT}" x2="${width - RIGHT}" y1="${y(this.limit)}" y2="${y(this.limit)}"/>`);
     const text = `Live bytes over the step, events ${this.from + 1} to ${this.to} of ${this.count}; highest ${gib(this.top)}`;
-    this.picture.innerHTML = `<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img" aria-label="${safe(text)}">${parts.join("")}</svg>`;
+    this.picture.innerHTML = this.drawing = `<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img" aria-label="${safe(text)}">${parts.join("")}</svg>`;
+  }
+
+  /** The picture as it is zoomed; the table of the whole step. */
+  taken() {
+    const rows = Array.from(this.total, (bytes, at) => [at, this.name(at), bytes, ...this.rows.map((row) => row.amounts[at])]);
+    return { picture: this.drawing, table: [["event", "moment", "bytes", ...this.rows.map((row) => row.kind)], ...rows], name: "-over-time" };
   }
 
   /** Two rows of names: phases, and layers or operations where there is room for them. */
