@@ -133,7 +133,7 @@ def inputs_of(config: Mapping[str, Any], batch: int, dtype: torch.dtype, device:
     if kind == "whisper":
         frames = 2 * config["max_source_positions"]
         return {"input_features": torch.empty(batch, config["num_mel_bins"], frames, dtype=dtype, device=device)}
-    if kind not in ("vit", "clip", "resnet"):
+    if kind not in ("vit", "dinov2", "clip", "resnet"):
         return tokens
     pixels = {"pixel_values": torch.empty(batch, 3, SIDE, SIDE, dtype=dtype, device=device)}
     return tokens | pixels if kind == "clip" else pixels

@@ -1,4 +1,4 @@
-"""Encoders with a masked language model head: parameters, traced steps and forward passes of the real models."""
+"""Encoders of text and of pictures: parameters, traced steps and forward passes of the real models."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ BASE = {"hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3, "num
         "vocab_size": 97, "max_position_embeddings": 64, "pad_token_id": 0}
 DISTILBERT = {"model_type": "distilbert", "dim": 48, "hidden_dim": 56, "n_layers": 3, "n_heads": 6, "vocab_size": 97,
               "max_position_embeddings": 64}
+PICTURES = {"model_type": "dinov2", "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6,
+            "image_size": 40, "patch_size": 8}
 VARIANTS: dict[str, dict[str, Any]] = {
     "distilbert": DISTILBERT,
     "distilbert, untied": DISTILBERT | {"dropout": 0.0, "tie_word_embeddings": False},
@@ -35,6 +37,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "model_type": "modernbert", "num_hidden_layers": 5, "global_attn_every_n_layers": 2, "norm_bias": True,
         "attention_bias": True, "mlp_bias": True, "classifier_bias": True, "decoder_bias": False, "mlp_dropout": 0.1,
         "embedding_dropout": 0.1, "tie_word_embeddings": False},
+    "dinov2": PICTURES,
+    "dinov2, gated": PICTURES | {"use_swiglu_ffn": True, "use_mask_token": False, "qkv_bias": False, "mlp_ratio": 3,
+                                 "hidden_dropout_prob": 0.1},
     "mpnet": BASE | {"model_type": "mpnet"},
     "mpnet, untied": BASE | {"model_type": "mpnet", "tie_word_embeddings": False, "hidden_dropout_prob": 0.0},
 }
@@ -63,9 +68,9 @@ def test_parameters_are_those_of_transformers(variant: str) -> None:
     assert our_parameters(config) == real_parameters(CLASSES[config["model_type"]], config)
 
 
-@pytest.mark.parametrize("kind", ["distilbert", "electra", "modernbert", "mpnet"])
+@pytest.mark.parametrize("kind", ["dinov2", "distilbert", "electra", "modernbert", "mpnet"])
 def test_the_encoder_alone_is_what_runs_in_inference(kind: str) -> None:
-    name = CLASSES[kind].replace("ForMaskedLM", "Model")
+    name = CLASSES[kind].replace("ForMaskedLM", "Model").replace("ForImageClassification", "Model")
     config = VARIANTS[kind] | {"architectures": [name]}
     ours = [(parameter.partition(".")[2], shape) for parameter, shape in our_parameters(config, "inference")]
     assert ours == real_parameters(name, VARIANTS[kind])

@@ -36,6 +36,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dots1, windows": {**DOTS, "sliding_window": 20, "max_window_layers": 0, "attention_bias": True},
     "ernie4_5": {"model_type": "ernie4_5", "head_dim": 10},
     "ernie4_5, biases": {"model_type": "ernie4_5", "head_dim": 8, "use_bias": True, "tie_word_embeddings": False},
+    "ernie4_5_moe": {"model_type": "ernie4_5_moe", "moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 24},
+    "ernie4_5_moe, biases": {"model_type": "ernie4_5_moe", "moe_num_experts": 6, "moe_k": 2, "use_bias": True,
+                             "moe_intermediate_size": 24, "moe_num_shared_experts": 0, "moe_layer_start_index": 0,
+                             "moe_layer_interval": 2, "tie_word_embeddings": False},
     "exaone4": {"model_type": "exaone4", "sliding_window": 20},
     "exaone4, no windows": {"model_type": "exaone4", "sliding_window": None, "layer_types": ["full_attention"] * 4},
     "granitemoe": {"model_type": "granitemoe", "num_local_experts": 6, "num_experts_per_tok": 2},
@@ -43,8 +47,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "hunyuan_v1_dense": {"model_type": "hunyuan_v1_dense", "head_dim": 10},
     "hunyuan_v1_dense, biases": {"model_type": "hunyuan_v1_dense", "head_dim": 8, "attention_bias": True,
                                  "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}},
+    "hunyuan_v1_moe": {"model_type": "hunyuan_v1_moe", "head_dim": 10, "num_experts": 6, "moe_topk": [2, 2, 2, 2]},
     "iquestcoder": {"model_type": "iquestcoder", "head_dim": 10},
     "ministral3": {"model_type": "ministral3", "head_dim": 10},
+    "nemotron": {"model_type": "nemotron", "head_dim": 12},
+    "nemotron, biases": {"model_type": "nemotron", "attention_bias": True, "mlp_bias": True,
+                         "tie_word_embeddings": True},
+    "qwen3_5_moe_text": {
+        "model_type": "qwen3_5_moe_text", "head_dim": 12, "linear_key_head_dim": 6, "linear_value_head_dim": 10,
+        "linear_num_key_heads": 2, "linear_num_value_heads": 4, "num_experts": 6, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 24, "shared_expert_intermediate_size": 20},
     "ministral3, a window": {"model_type": "ministral3", "head_dim": 8, "sliding_window": 20},
 }
 

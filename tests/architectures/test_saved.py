@@ -49,6 +49,7 @@ CLASSES = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM",
            "t5": "AutoModelForSeq2SeqLM",
            "mt5": "AutoModelForSeq2SeqLM",
            "whisper": "WhisperForConditionalGeneration", "vit": "AutoModelForImageClassification",
+           "dinov2": "AutoModelForImageClassification",
            "resnet": "AutoModelForImageClassification", "clip": "CLIPModel", "llava": "AutoModelForImageTextToText",
            **dict.fromkeys(test_vision_language.KINDS, "AutoModelForImageTextToText")}
 BATCH, TOKENS = 2, 24
@@ -79,10 +80,10 @@ def batch_of(made: Any) -> dict[str, Any]:
                 "pixel_values": torch.randn(BATCH, images.num_channels, images.image_size, images.image_size)}
     if made.model_type in test_vision_language.KINDS:
         return test_vision_language.batch_of(made, ids)
-    if made.model_type in ("vit", "resnet"):
+    if made.model_type in ("vit", "dinov2", "resnet"):
         side = getattr(made, "image_size", 224)
         return {"pixel_values": torch.randn(BATCH, made.num_channels, side, side),
-                "labels": torch.randint(0, 7, (BATCH,))}
+                "labels": torch.randint(0, made.num_labels, (BATCH,))}
     return {"input_ids": ids, "labels": ids}
 
 

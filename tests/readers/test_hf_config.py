@@ -187,6 +187,7 @@ def test_aliases_are_those_of_the_class(kind: str) -> None:
         "num_hidden_layers",
         "num_attention_heads",
         "num_experts",
+        "num_experts_per_tok",
         "num_local_experts",
         "max_position_embeddings",
         "head_dim",

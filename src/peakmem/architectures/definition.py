@@ -97,11 +97,11 @@ def attention_rows(biased: bool = False, output_biased: bool | None = None) -> I
     yield from linear("self_attn.o_proj", "h", "(a d)", biased if output_biased is None else output_biased)
 
 
-def gated_rows(biased: bool = False) -> Iterator[Row]:
+def gated_rows(biased: bool = False, name: str = "mlp", size: str = "f") -> Iterator[Row]:
     """LlamaMLP's three projections."""
-    yield from linear("mlp.gate_proj", "f", "h", biased)
-    yield from linear("mlp.up_proj", "f", "h", biased)
-    yield from linear("mlp.down_proj", "h", "f", biased)
+    yield from linear(f"{name}.gate_proj", size, "h", biased)
+    yield from linear(f"{name}.up_proj", size, "h", biased)
+    yield from linear(f"{name}.down_proj", "h", size, biased)
 
 
 def rotary_buffers(m: Structure, name: str = "model.rotary_emb") -> Iterator[Row]:

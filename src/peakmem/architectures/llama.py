@@ -122,6 +122,6 @@ def heads(m: Structure, x: Tensor, part: str, count: str) -> Tensor:
     return swap(x, f"b {count} s d")
 
 
-def mlp(m: Structure, x: Tensor) -> Tensor:
-    with scope("mlp"):
+def mlp(m: Structure, x: Tensor, name: str = "mlp") -> Tensor:
+    with scope(name):
         return project(activation(project(x, "gate_proj"), m.activation) * project(x, "up_proj"), "down_proj")

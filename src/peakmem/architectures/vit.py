@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from peakmem.architectures.definition import Definition, Layers, Row, layer_norm, linear
 from peakmem.estimate import weights
@@ -32,18 +32,32 @@ def define(m: Structure) -> Definition:
 
 
 def block_rows(m: Structure) -> Iterator[Row]:
+    yield from attention_rows(m)
+    yield from layer_norm("layernorm_before")
+    yield from layer_norm("layernorm_after")
+    yield from mlp_rows()
+
+
+def attention_rows(m: Structure) -> Iterator[Row]:
     for name in ("q_proj", "k_proj", "v_proj"):
         yield from linear(f"attention.{name}", "(a d)", "h", m.has("attention_bias"))
     yield from linear("attention.o_proj", "h", "(a d)", True)
-    yield from layer_norm("layernorm_before")
-    yield from layer_norm("layernorm_after")
+
+
+def mlp_rows() -> Iterator[Row]:
     yield from linear("mlp.fc1", "f", "h", True)
     yield from linear("mlp.fc2", "h", "f", True)
 
 
 def forward(m: Structure, pixel_values: Tensor, labels: Tensor | None = None) -> Tensor:
-    hidden = model(m, pixel_values)
-    pooled = select(hidden, 1)
+    return classified(m, labels, lambda: model(m, pixel_values), lambda hidden: select(hidden, 1))
+
+
+def classified(m: Structure, labels: Tensor | None, run: Callable[[], Tensor],
+               pool: Callable[[Tensor], Tensor]) -> Tensor:
+    """XxxForImageClassification: `run` gives the last hidden states, `pool` what the classifier reads of them."""
+    hidden = run()
+    pooled = pool(hidden)
     logits = project(pooled, "classifier")
     if m.run == "inference":
         return logits
@@ -95,12 +109,12 @@ def block(m: Structure, x: Tensor) -> Tensor:
     return x
 
 
-def attention(m: Structure, x: Tensor) -> tuple[Tensor, Tensor | None]:
+def attention(m: Structure, x: Tensor, softmax_in: str = "fp32") -> tuple[Tensor, Tensor | None]:
     with scope("attention"):
         q = split_heads(project(x, "q_proj"), "b a s d")
         k = split_heads(project(x, "k_proj"), "b a s d")
         v = split_heads(project(x, "v_proj"), "b a s d")
-        out, probabilities = attend(m, q, k, v, None, causal=False)
+        out, probabilities = attend(m, q, k, v, None, softmax_in, causal=False)
         out = project(out, "o_proj")
         return out, probabilities
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from peakmem.estimate.ops import cast, inverse_root, mean_last, mul, rsqrt, shift, square, sub
+from peakmem.estimate.ops import autocast_off, cast, inverse_root, mean_last, mul, rsqrt, shift, square, sub
 from peakmem.estimate.shapes import cat, split
-from peakmem.estimate.tape import Tensor, scope
-from peakmem.estimate.weights import has, layer_norm, normalised, weight
+from peakmem.estimate.tape import Tensor, current, scope
+from peakmem.estimate.weights import has, layer_norm, layer_normed, normalised, weight
 
 
 def rms_cast_last(x: Tensor, name: str) -> Tensor:
@@ -35,6 +35,16 @@ def norm_per_head(x: Tensor, name: str, heads: int) -> Tensor:
     with scope(name):
         states_per_heads = split(x, 1, [()] * heads)
         return cat([layer_norm(head, f"norms.{i}") for i, head in enumerate(states_per_heads)], x.dims)
+
+
+def layer_norm_plus_one(x: Tensor, name: str) -> Tensor:
+    """transformers' NemotronLayerNorm1P: 1 + weight; under autocast all is cast to its dtype and stays there."""
+    with scope(name):
+        args = [x, shift(weight("weight"), "1 + weight"), weight("bias")]
+        if dtype := current().autocast:
+            args = [cast(part, dtype) for part in args]
+        with autocast_off():
+            return layer_normed(args[0], args[1:])
 
 
 def centred_norm(x: Tensor, name: str) -> Tensor:

@@ -26,7 +26,7 @@ OLD_NAMES = {
 """What people call the parameters: the modules of transformers 4 (peft's utils/transformers_weight_conversion.py)."""
 
 CONVERTED = ("mixtral", "qwen3_moe", "qwen3_next", "deepseek_v2", "deepseek_v3", "olmoe", "minimax_m2", "glm4_moe",
-             "glm4_moe_lite", "glm_moe_dsa", "dots1")
+             "glm4_moe_lite", "glm_moe_dsa", "dots1", "ernie4_5_moe", "hunyuan_v1_moe")
 """Architectures whose modules of transformers 4 peft knows (_MODEL_TO_CONVERSION_PATTERN)."""
 
 

@@ -48,6 +48,14 @@ def mean_over_picture(x: Tensor) -> Tensor:
     return n.output(out)
 
 
+def mean_over(x: Tensor, at: int) -> Tensor:
+    """mean over one dimension: the gradient is expanded, then divided, a full tensor (MeanBackward1)."""
+    n = Node("mean", x)
+    out = n.makes(x.dims[:at] + x.dims[at + 1:], x.dtype, None, "mean")
+    n.gradient(0)
+    return n.output(out)
+
+
 def group_norm(x: Tensor, name: str) -> Tensor:
     """nn.GroupNorm: keeps its input, and mean and reciprocal deviation of each of Gn groups, in its own dtype.
 

@@ -116,3 +116,15 @@ def largest(x: Tensor, keep: bool = False) -> Tensor:
     n.keeps(places, f"which values {n.scope} chose")
     n.gradient(0)
     return n.output(values)
+
+
+def quotient(x: Tensor, y: Tensor) -> Tensor:
+    """x / y: keeps both; the divisor's gradient is `-grad * ((x / y) / y)`, made first (DivBackward0)."""
+    n = Node("div", x, y)
+    if n.needs(1):
+        n.saves(x, f"gradient of the divisor in {n.scope}")
+    n.saves(y, f"gradients of the division in {n.scope}")
+    out = n.makes(x.dims, x.dtype, None, "shares")
+    n.gradient(1, dims=x.dims, temporaries=((x.dims, x.dtype),) * 3)
+    n.gradient(0)
+    return n.output(out)

@@ -265,17 +265,22 @@ def layer_norm(x: Tensor, name: str, statistics: bool = True) -> Tensor:
         parameters = [weight(part) for part in ("weight", "bias") if has(part)]
         affine = [autocast_fp32(p) for p in reversed(parameters)][::-1]  # arguments are cast from right to left
         given, x = x, autocast_fp32(x)  # an argument lives until the call returns
-        n = Node("layer_norm", x, *affine)
-        n.saves(x, f"gradients of {n.scope}")
-        for part in affine:
-            if part not in parameters:
-                n.saves(part, f"gradients of {n.scope}")
-        out = n.makes(x.dims, x.dtype)
-        names = ("mean", "reciprocal deviation") if statistics else ()
-        numbers = [n.makes(x.dims[:-1] + ((),), "fp32", None, name_of) for name_of in names]
-        for number in numbers:
-            n.keeps(number, f"{n.scope} is normalised again in backward")
-        for i in range(1 + len(affine)):
-            n.gradient(i)
+        out = layer_normed(x, affine, statistics)
         del given
-        return n.output(out)
+        return out
+
+
+def layer_normed(x: Tensor, affine: list[Tensor], statistics: bool = True) -> Tensor:
+    """F.layer_norm: keeps its input, weight and bias; parameters are there anyway."""
+    n = Node("layer_norm", x, *affine)
+    for part in (x, *affine):
+        if not isinstance(part, Parameter):
+            n.saves(part, f"gradients of {n.scope}")
+    out = n.makes(x.dims, x.dtype)
+    names = ("mean", "reciprocal deviation") if statistics else ()
+    numbers = [n.makes(x.dims[:-1] + ((),), "fp32", None, name_of) for name_of in names]
+    for number in numbers:
+        n.keeps(number, f"{n.scope} is normalised again in backward")
+    for i in range(1 + len(affine)):
+        n.gradient(i)
+    return n.output(out)

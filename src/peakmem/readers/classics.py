@@ -111,15 +111,18 @@ def roberta(f: Fields) -> Sizes:
     return sizes | {"longest": longest}
 
 
-def vit(f: Fields) -> Sizes:
-    """ViT for image classification: square images, square patches, one class token."""
+def vit(f: Fields, feed_forward: int = 0) -> Sizes:
+    """ViT for image classification: square images, square patches, one class token.
+
+    feed_forward: where it is no field.
+    """
     heads, dropout = f.count("num_attention_heads"), f.fraction("hidden_dropout_prob")
     image, patch = side(f, "image_size"), side(f, "patch_size")
     if patch > image:
         raise Impossible(f"{f.file}: {f.said('patch_size')} is larger than {f.said('image_size')}")
     return {
         "layers": f.count("num_hidden_layers"), "hidden": f.count("hidden_size"), "heads": heads, "kv_heads": heads,
-        "head_size": head_size(f), "feed_forward": f.count("intermediate_size"),
+        "head_size": head_size(f), "feed_forward": feed_forward or f.count("intermediate_size"),
         "positions": (image // patch) ** 2 + 1, "activation": f.activation("hidden_act"),
         "image": image, "patch": patch, "channels": f.count("num_channels"), "classes": labels(f),
         "embedding_dropout": dropout, "hidden_dropout": dropout,

@@ -31,6 +31,11 @@ LLAMA_KIN: Mapping[str, Row] = {
     "ernie4_5": {"vocab_size": 103424, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 18,
                  "num_attention_heads": 16, "num_key_value_heads": 2, "hidden_act": "silu", "use_bias": False,
                  "head_dim": 128, "tie_word_embeddings": True},
+    "ernie4_5_moe": {"vocab_size": 103424, "hidden_size": 2560, "intermediate_size": 12288, "num_hidden_layers": 28,
+                     "num_attention_heads": 20, "num_key_value_heads": 4, "hidden_act": "silu", "use_bias": False,
+                     "tie_word_embeddings": True, "moe_intermediate_size": 1536, "moe_k": 6, "moe_num_experts": 64,
+                     "moe_num_shared_experts": 2, "moe_layer_start_index": 1, "moe_layer_end_index": -1,
+                     "moe_layer_interval": 1, "output_router_logits": False},
     "exaone4": {**{name: value for name, value in _DECODER.items() if name != "attention_bias"},
                 "vocab_size": 102400, "intermediate_size": 16384, "num_key_value_heads": 32,
                 "sliding_window": 4096, "sliding_window_pattern": 4, "layer_types": None},
@@ -39,12 +44,20 @@ LLAMA_KIN: Mapping[str, Row] = {
                "num_hidden_layers": 24, "num_attention_heads": 20, "num_key_value_heads": 20, "head_dim": 128,
                "mlp_bias": False},
     "hunyuan_v1_dense": {**_DECODER, "vocab_size": 290943, "head_dim": None},
+    "hunyuan_v1_moe": {**_DECODER, "vocab_size": 290943, "head_dim": None, "num_experts": 1, "moe_topk": 1,
+                       "output_router_logits": False},
     "iquestcoder": {**_DECODER, "vocab_size": 76800, "hidden_size": 5120, "intermediate_size": 27648,
                     "num_hidden_layers": 80, "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128,
                     "mlp_bias": False},
     "ministral3": {**{name: value for name, value in _DECODER.items() if name != "attention_bias"},
                    "vocab_size": 131072, "intermediate_size": 14336, "num_hidden_layers": 34,
                    "num_key_value_heads": 8, "head_dim": 128, "sliding_window": None},
+    "nemotron": {**_DECODER, "vocab_size": 256000, "hidden_size": 6144, "intermediate_size": 24576,
+                 "num_attention_heads": 48, "head_dim": None, "hidden_act": "relu2", "mlp_bias": False},
 }
 
-LLAMA_KIN_ALIASES: Mapping[str, Mapping[str, str]] = {"dots1": {"num_local_experts": "n_routed_experts"}}
+LLAMA_KIN_ALIASES: Mapping[str, Mapping[str, str]] = {
+    "dots1": {"num_local_experts": "n_routed_experts"},
+    "ernie4_5_moe": {"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
+    "hunyuan_v1_moe": {"num_experts_per_tok": "moe_topk", "num_local_experts": "num_experts"},
+}

@@ -13,6 +13,7 @@ longrope           rotary frequencies by length     dynamic_rope       rotary fr
 pooler             BERT: the file's class is the one with a pooler
 norm_bias          layer norms with biases       classifier_bias    a bias in the layer before the head
 float_loss         the loss takes logits in fp32, of an encoder
+mask_token         DINOv2: an embedding of hidden patches, of pretraining
 bare               the file's class is the encoder alone
 norm_per_head      StableLM: each head has its own  head_bias          a bias on the output head
 masked             Falcon: a mask for every kernel  broadcast_heads    one key/value head, broadcast in matmuls
@@ -22,6 +23,7 @@ eager_only         no fused attention kernel        scaled_logits      logits ti
 multi_query        one key/value head, however many heads
 norms_after        OLMo-2: layers keep their input, the last norm does not
 encoder_decoder    two stacks of layers, two sequences
+shared_experts     ERNIE: experts that every token meets
 shared_inputs      tensors with gradients that every layer of a stack reads
 position_bias      T5: a trained bias on the scores, made in the first layer of a stack
 old_end_token      CLIP: the last token is the one with the largest number
@@ -71,10 +73,12 @@ FAMILIES: Mapping[str, str] = {
     "qwen2_vl": "vision_language.qwen2_vl", "qwen2_5_vl": "vision_language.qwen2_5_vl",
     "qwen3_vl": "vision_language.qwen3_vl",
     "qwen3_vl_moe": "vision_language.qwen3_vl_moe", "qwen3_5": "vision_language.qwen3_5", "clip": "towers.clip",
+    "dinov2": "towers.dinov2",
     "whisper": "encoder_decoders.whisper", "iquestcoder": "decoders.llama",
     **{name: f"llama_kin.{name}" for name in (
-        "arcee", "cohere2", "cwm", "dots1", "ernie4_5", "exaone4", "granitemoe", "helium", "hunyuan_v1_dense",
-        "ministral3")},
+        "arcee", "cohere2", "cwm", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4", "granitemoe", "helium",
+        "hunyuan_v1_dense", "hunyuan_v1_moe", "ministral3", "nemotron")},
+    "qwen3_5_moe_text": "recurrent.qwen3_5_moe",
     **{name: f"encoders.{name}" for name in ("distilbert", "electra", "modernbert", "mpnet")},
 }
 """transformers' model_type -> the function that reads it, in a module of this package that is loaded when needed."""
@@ -96,9 +100,11 @@ CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedL
                               "qwen3_vl": "Qwen3VLForConditionalGeneration",
                               "qwen3_vl_moe": "Qwen3VLMoeForConditionalGeneration",
                               "gemma4": "Gemma4ForConditionalGeneration", "qwen3_5": "Qwen3_5ForConditionalGeneration",
-                              "clip": "CLIPModel", "whisper": "WhisperForConditionalGeneration"}
+                              "clip": "CLIPModel", "dinov2": "Dinov2ForImageClassification",
+                              "whisper": "WhisperForConditionalGeneration"}
 NESTED: Mapping[str, str] = {"gemma3": "gemma3_text", "gemma4": "gemma4_text", "llama4": "llama4_text",
-                             "qwen3_5": "qwen3_5_text", "mistral3": "mistral", "kimi_k25": "deepseek_v3"}
+                             "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text",
+                             "mistral3": "mistral", "kimi_k25": "deepseek_v3"}
 """Files with a text part and a vision part: only the text part is read, unless the tower is known and is there."""
 OLD_NAMES: Mapping[str, str] = {
     "phi-msft": "open_models.phi_msft", "kimi_k2": "mixtures.kimi_k2", "baichuan": "remote_code.baichuan",

@@ -6,7 +6,7 @@ from peakmem.errors import Impossible
 from peakmem.readers.decoders import biased, decoder, llama, router
 from peakmem.readers.fields import Fields
 from peakmem.readers.mixtures import first_dense, grouped_experts
-from peakmem.readers.shared import KINDS, Sizes, experts, head_size, layers, windowed
+from peakmem.readers.shared import KINDS, Sizes, experts, head_size, layers, refuse, rotary_part, windowed
 
 
 def arcee(f: Fields) -> Sizes:
@@ -113,3 +113,40 @@ def dots1(f: Fields) -> Sizes:
         return sizes | found
     return sizes | {"window": found["window"], "layer_kinds": tuple(
         f"{kind}, dense" if word == "dense" else kind for kind, word in zip(kinds, dense, strict=True))}
+
+
+def nemotron(f: Fields) -> Sizes:
+    """Nemotron: half of each head turned; null as num_key_value_heads is no number of heads to its class."""
+    f.count("num_key_value_heads")
+    sizes = llama(f)
+    return sizes | {"rotary_size": rotary_part(f, sizes["head_size"], "partial_rotary_factor", 0.5)}
+
+
+def ernie4_5_moe(f: Fields) -> Sizes:
+    """ERNIE 4.5's mixtures: experts from one layer to another, in every nth layer."""
+    sizes, count = ernie4_5(f), layers(f)
+    sizes["switches"] |= set(router(f))
+    first, last = f.count("moe_layer_start_index", least=0), f.value("moe_layer_end_index")
+    if type(last) is not int or last < -1:
+        raise f.wrong("moe_layer_end_index", "give a layer's number, or -1 for the last")
+    last, step = count - 1 if last == -1 else last, f.count("moe_layer_interval")
+    kinds = tuple("dense" if (i + 1) % step or not first <= i <= last else "full" for i in range(count))
+    if "full" not in kinds:
+        raise Impossible(f"{f.file}: no layer has experts; give the model_type ernie4_5")
+    expert, shared = f.count("moe_intermediate_size"), f.count("moe_num_shared_experts", least=0)
+    if shared:
+        sizes["switches"] |= {"shared_experts"}
+    return sizes | experts(f, "moe_num_experts", chosen="moe_k") | {
+        "expert_feed_forward": expert, "layer_kinds": kinds if "dense" in kinds else (),
+        "sizes": {"y": expert * shared} if shared else {}}
+
+
+def hunyuan_v1_moe(f: Fields) -> Sizes:
+    """Hunyuan's mixtures: numbers for each layer, which their files list, are the same in all that are known."""
+    for name in ("num_experts", "moe_topk"):
+        listed = f.value(name)
+        if isinstance(listed, list) and listed and all(number == listed[0] for number in listed):
+            f.given[name] = listed[0]
+    refuse(f, "output_router_logits", "the logits of every router are then handed out")
+    sizes = hunyuan_v1_dense(f) | experts(f, "num_experts", chosen="moe_topk")
+    return sizes | {"expert_feed_forward": sizes["feed_forward"]}

@@ -59,6 +59,15 @@ def qwen3_5(f: Fields) -> Sizes:
     return delta_net(f)
 
 
+def qwen3_5_moe(f: Fields) -> Sizes:
+    """Qwen3.5's mixtures, their text part: every feed-forward is experts, and one that every token meets."""
+    f.given["intermediate_size"] = f.count("moe_intermediate_size")
+    sizes = delta_net(f) | experts(f, "num_experts")
+    sizes["switches"] |= {"norm_topk", *router(f)}
+    sizes["sizes"]["y"] = f.count("shared_expert_intermediate_size")
+    return sizes | {"expert_feed_forward": sizes["feed_forward"]}
+
+
 SCAN = ("Mamba layers as transformers' own PyTorch code runs them, {}, without the packages mamba-ssm and "
         "causal-conv1d: their kernels keep much less")
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from peakmem.errors import Impossible, Unreadable, printable
 from peakmem.model import Model
+from peakmem.readers.classics import vit
 from peakmem.readers.defaults_towers import CLIP_TEXT, CLIP_VISION
 from peakmem.readers.fields import Fields
-from peakmem.readers.shared import Sizes, head_size, labels, layers, side
+from peakmem.readers.shared import Sizes, architecture, head_size, labels, layers, side
 
 
 def part(f: Fields, name: str, defaults: Mapping[str, Any]) -> Fields:
@@ -90,3 +91,23 @@ def resnet(f: Fields) -> Sizes:
 def _entry(f: Fields, name: str, value: Any) -> int:
     """One number of a list."""
     return Fields(f.file, {name: value}, {}).count(name, most=10**6)
+
+
+def dinov2(f: Fields) -> Sizes:
+    """DINOv2: ViT with a feed-forward of mlp_ratio × hidden, or a gated one of two thirds of that."""
+    if f.fraction("drop_path_rate"):
+        raise Impossible(f"{f.file}: {f.said('drop_path_rate')}: whole branches are dropped by chance, which peakmem "
+                         "does not know; set it to 0")
+    gated = f.flag("use_swiglu_ffn")
+    wide = f.count("hidden_size") * f.count("mlp_ratio")
+    sizes = vit(f, (wide * 2 // 3 + 7) // 8 * 8 if gated else wide)
+    if gated:
+        f.notes.append("hidden_act is not used: the gated feed-forward has silu")
+        sizes["activation"] = "silu"
+    switches = {"gated"} if gated else set()
+    switches |= {"mask_token"} if f.flag("use_mask_token") else set()
+    if architecture(f) == "Dinov2Model":
+        f.notes.append("Dinov2Model is trained as Dinov2ForImageClassification, with a classifier; --run inference is "
+                       "the class itself")
+        switches |= {"bare"}
+    return sizes | {"switches": sizes["switches"] | switches}

@@ -132,10 +132,10 @@ def _consistent(model: Model) -> None:
     if "multi_query" in model.switches and model.kv_heads != 1:
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} with multi_query has one")
     alike |= fixed and model.architecture != "stablelm" and not model.switches & {"multi_query", "grouped_qkv"}
-    if model.kv_heads != model.heads and (alike or model.architecture == "vit"):
+    if model.kv_heads != model.heads and (alike or model.architecture in ("vit", "dinov2")):
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} has as many as --heads {model.heads:,}")
     rotary = model.architecture not in ("gpt2", "opt", *ENCODERS, "t5", "mt5", "clip", "whisper", "resnet", "vit",
-                                        "unet_2d_condition", "dit", "bloom", "mpt", "gpt_bigcode", "mamba")
+                                        "dinov2", "unet_2d_condition", "dit", "bloom", "mpt", "gpt_bigcode", "mamba")
     if rotary and model.head_size % 2:
         refuse(f"--head-size {model.head_size:,} is odd; rotary positions need an even number")
     if model.experts_per_token > model.experts:
