@@ -75,16 +75,20 @@ SHARDED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "gpt2, reduced in 16 bits": (GPT2, {"accumulation": 2, "reduce_dtype": "bf16"}),
     "gpt2, whole layers and clipping": (GPT2, {"reshard": "none", "clip": True}),
     "mixtral": (MIXTRAL, {}),
+    "llama under autocast": (LLAMA | {"num_hidden_layers": 3}, {"precision": "amp-bf16", "checkpoint": "full"}),
+    "llama, fp32 adapters over 16 bits": (LLAMA | {"num_hidden_layers": 3}, {"lora_rank": 4}),
+    "llama, adapters under autocast": (LLAMA | {"num_hidden_layers": 3}, {"lora_rank": 4, "precision": "amp-bf16"}),
+    "gpt2, a frozen layer": (GPT2, {"frozen_layers": 1, "freeze": "mlp"}),
     # Its rotary table is complex: casting a layer's floating inputs leaves it alone.
     "deepseek v2, a complex table": (DEEPSEEK, {"checkpoint": "full"}),
 }
 
 
-@pytest.mark.parametrize("gpus", [8, 64, 1024])
+@pytest.mark.parametrize("gpus", [8, 1024])
 @pytest.mark.parametrize("name", SHARDED)
 def test_a_ranks_ledger_equals_the_estimates(worker: Worker, name: str, gpus: int) -> None:
     config, settings = SHARDED[name]
-    setup = Setup.of(precision="mixed", shard="fsdp2", gpus=gpus, sequence=40, batch=2, **settings)
+    setup = Setup.of(**{"precision": "mixed"} | settings, shard="fsdp2", gpus=gpus, sequence=40, batch=2)
     model = from_config(config)
     ours = from_json(worker.call(as_json, setting_of(config, model, setup), {}, ()))
     theirs = estimate(model, setup)

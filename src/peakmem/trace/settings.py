@@ -115,10 +115,6 @@ def refuse(setup: Setup) -> None:
     adapters, held = setup.lora_rank > 0, bool(setup.freeze) or setup.frozen_layers > 0
     if adapters and held:
         raise Impossible("trace does not combine --lora-rank with --freeze or --frozen-layers; see: peakmem estimate")
-    if setup.shard == "fsdp2" and (adapters or held or setup.precision in ("amp-bf16", "amp-fp16")):
-        raise Impossible(
-            "trace has --shard fsdp2 for models that train all their weights without autocast; see: peakmem estimate"
-        )
     unknown = [word for word in setup.checkpoint_save if word not in KEPT]
     if setup.checkpoint == "selective" and unknown:
         raise Impossible(f"trace keeps none of --checkpoint-save {', '.join(unknown)}; it has {', '.join(KEPT)}")
@@ -151,7 +147,8 @@ def setting_of(config: Mapping[str, Any], model: Model, setup: Setup) -> dict[st
     setting: dict[str, Any] = {
         "config": dict(config),
         "task": task_of(model, setup),
-        "dtype": "fp32" if sharded and setup.precision == "mixed" else dtype,
+        "dtype": dtype,
+        "trained_dtype": "fp32" if sharded and setup.precision == "mixed" else None,
         "autocast": autocast,
         "attention": "eager" if eager else "sdpa",
         "kernel": "" if eager or setup.attention == "auto" else setup.attention,

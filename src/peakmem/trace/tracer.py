@@ -38,6 +38,7 @@ _wait = torch.ops._c10d_functional.wait_tensor.default
 _current_node = torch._C._current_autograd_node
 _sequence = torch._C._autograd._get_sequence_nr
 _FAKE = (FakeTensor,)
+_WEIGHTS = ("parameter", "unsharded")
 _SPECIAL = rewrites.ONLY_IN_PLACE | ALIKE | {_item, _add, _wait}
 
 
@@ -147,8 +148,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         block = Block(size, func.name(), self.module(), self._phase, tensor)
         if func is _to_copy and self._forward:
             source = self.block_of(args[0])
-            narrower = source is not None and source.dtype.itemsize > tensor.dtype.itemsize
-            block.cast_of = source if narrower and source is not None and source.kind == "parameter" else None
+            if source is not None and source.kind in _WEIGHTS and source.dtype.itemsize > tensor.dtype.itemsize:
+                block.cast_of = source
         self._born(storage, key, block)
         if func in rewrites.WHOLE_FIRST and tensor.dim() == 0:
             whole = Block(rewrites.elementwise_bytes(args), func.name(), self.module(), self._phase, args[0])
