@@ -4,7 +4,8 @@
 
 transformers' own classes run on a fake GPU as generate() runs them, without its own small tensors: the encoder once,
 the decoder on its first tokens, then one token at a time. Every allocation of prefill, first and last step is
-compared. Exit 1 when any is off. Needs transformers.
+compared. Exit 1 when any is off. Needs transformers. Gemma 3 makes its masks in the order of a set of words: with
+PYTHONHASHSEED=3 that for all tokens comes first, as in the engine.
 """
 
 from __future__ import annotations
@@ -94,6 +95,12 @@ PLACES = {"image_token_id": 90, "video_token_id": 91}
 SEEING: Mapping[str, Mapping[str, Any]] = {
     "llava": {"model_type": "llava", "image_token_index": 90, "text_config": ALONE | {"model_type": "llama"},
               "vision_config": CONFIGS["clip"]["vision_config"] | {"model_type": "clip_vision_model"}},
+    "gemma 3 and tower": {
+        "model_type": "gemma3", "image_token_index": 90, "mm_tokens_per_image": 9, "vision_config": {
+            **CONFIGS["clip"]["vision_config"], "model_type": "siglip_vision_model", "vision_use_head": False,
+            "image_size": 48},
+        "text_config": ALONE | {"model_type": "gemma3_text", "num_hidden_layers": 7, "head_dim": 12,
+                                "sliding_window": 16}},
     "qwen2-vl": {"model_type": "qwen2_vl", "text_config": WORDS, **PLACES, "vision_config": {
         "depth": 3, "embed_dim": 32, "hidden_size": 48, "mlp_ratio": 3, "num_heads": 4, "patch_size": 14}},
     "qwen2.5-vl": {"model_type": "qwen2_5_vl", "text_config": WORDS, **PLACES, "vision_config": QWEN_TOWER | {

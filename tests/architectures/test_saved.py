@@ -51,6 +51,7 @@ CLASSES = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM",
            "whisper": "WhisperForConditionalGeneration", "vit": "AutoModelForImageClassification",
            "dinov2": "AutoModelForImageClassification",
            "resnet": "AutoModelForImageClassification", "clip": "CLIPModel", "llava": "AutoModelForImageTextToText",
+           "gemma3": "AutoModelForImageTextToText",
            **dict.fromkeys(test_vision_language.KINDS, "AutoModelForImageTextToText")}
 BATCH, TOKENS = 2, 24
 
@@ -77,6 +78,12 @@ def batch_of(made: Any) -> dict[str, Any]:
         patches = (images.image_size // images.patch_size) ** 2 + (made.vision_feature_select_strategy == "full")
         ids[:, 1:patches + 1] = made.image_token_id
         return {"input_ids": ids, "labels": ids.clone(),
+                "pixel_values": torch.randn(BATCH, images.num_channels, images.image_size, images.image_size)}
+    if made.model_type == "gemma3":
+        images, places = made.vision_config, torch.zeros_like(ids)
+        places[:, 1:made.mm_tokens_per_image + 1] = 1
+        ids = ids.masked_fill(ids == made.image_token_id, 3).masked_fill(places.bool(), made.image_token_id)
+        return {"input_ids": ids, "labels": ids.clone(), "token_type_ids": places,
                 "pixel_values": torch.randn(BATCH, images.num_channels, images.image_size, images.image_size)}
     if made.model_type in test_vision_language.KINDS:
         return test_vision_language.batch_of(made, ids)

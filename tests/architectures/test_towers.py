@@ -36,6 +36,9 @@ TOWER = {"depth": 2, "hidden_size": 32, "intermediate_size": 44, "num_heads": 4,
 DEEP = TOWER | {"num_position_embeddings": 25, "deepstack_visual_indexes": [0, 1]}
 QWEN = {"model_type": "qwen3_vl", "text_config": TEXT, "vision_config": DEEP}
 EXPERTS = {"moe_intermediate_size": 20, "num_experts": 4, "num_experts_per_tok": 2}
+GEMMA = {"model_type": "gemma3", "image_token_index": 90, "mm_tokens_per_image": 4,
+         "text_config": TEXT | {"model_type": "gemma3_text", "num_hidden_layers": 7, "sliding_window": 12},
+         "vision_config": CLIP["vision_config"] | {"model_type": "siglip_vision_model", "vision_use_head": False}}
 RESNET = {"model_type": "resnet", "embedding_size": 12, "hidden_sizes": [20, 24], "depths": [2, 3], "num_labels": 7}
 VARIANTS: dict[str, dict[str, Any]] = {
     "clip": CLIP,
@@ -47,6 +50,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "llava on mistral, class token": LLAVA | {
         "text_config": TEXT | {"model_type": "mistral"}, "vision_feature_select_strategy": "full",
         "vision_feature_layer": -1, "multimodal_projector_bias": False, "projector_hidden_act": "relu"},
+    "gemma 3 and tower": GEMMA,
     "qwen2-vl": {"model_type": "qwen2_vl", "text_config": TEXT, "vision_config": {
         "depth": 2, "embed_dim": 32, "hidden_size": 48, "mlp_ratio": 3, "num_heads": 4, "patch_size": 7}},
     "qwen2.5-vl": {"model_type": "qwen2_5_vl", "text_config": TEXT, "vision_config": TOWER},
@@ -88,6 +92,11 @@ def test_parameters_are_those_of_transformers(variant: str) -> None:
         number = found.index(key.partition(":")[0])
         ours.append((p.full_name.replace("*", str(number)), sides(p.dims, numbers)))
     assert ours == [(name, tuple(p.shape)) for name, p in real_model(VARIANTS[variant]).named_parameters()]
+
+
+def test_a_tower_with_a_head_for_pooling_is_left_out() -> None:
+    model = from_config(GEMMA | {"vision_config": {"hidden_size": 40}})
+    assert model.architecture == "gemma3_text" and any("text part only" in note for note in model.notes)
 
 
 @pytest.mark.parametrize("variant", GENERATES)
@@ -137,6 +146,7 @@ def test_every_family_is_traced() -> None:
     (LLAVA | {"text_config": {"model_type": "gpt2"}}, "text model"),
     (LLAVA | {"vision_config": {"model_type": "siglip_vision_model"}}, "image tower"),
     (QWEN | {"vision_config": DEEP | {"num_heads": 3}}, "not divisible"),
+    (GEMMA | {"mm_tokens_per_image": 8}, "square of a number"), (GEMMA | {"mm_tokens_per_image": 9}, "that divides"),
     (QWEN | {"vision_config": DEEP | {"deepstack_visual_indexes": 3}}, "give a list"),
     ({"model_type": "qwen2_5_vl", "vision_config": TOWER | {"fullatt_block_indexes": ["7"]}}, "give a list"),
 ])

@@ -28,12 +28,32 @@ QWEN: dict[str, Any] = {
                       "out_hidden_size": 32, "num_position_embeddings": 16, "deepstack_visual_indexes": [1, 4]}}
 WINDOWS: dict[str, Any] = QWEN | {"model_type": "qwen2_5_vl", "vision_config": QWEN["vision_config"] | {
     "window_size": 216, "fullatt_block_indexes": [2, 5]}}
+GEMMA: dict[str, Any] = {
+    "model_type": "gemma3", "image_token_index": 80, "mm_tokens_per_image": 4, "text_config": {
+        **LLAVA["text_config"], "model_type": "gemma3_text", "head_dim": 8, "sliding_window": 20,
+        "num_hidden_layers": 6},
+    "vision_config": LLAVA["vision_config"] | {"model_type": "siglip_vision_model", "vision_use_head": False,
+                                               "image_size": 28}}
+
+
+@pytest.mark.parametrize("settings", [
+    {"precision": "mixed"}, {"precision": "amp-bf16", "checkpoint": "full"}, {"precision": "bf16", "images": 0},
+    {"precision": "fp32", "lora_rank": 4},
+])
+def test_gemma3(worker: Worker, settings: dict[str, Any]) -> None:
+    model, setup = from_config(GEMMA), Setup.of(sequence=27, batch=2, **settings)
+    run = {"peakmem": "", **setup.as_json()}
+    traced = worker.call(as_json, setting_of(GEMMA, model, setup), run, model.notes)
+    ours = estimate(model, sequence=27, batch=2, **settings).as_json()
+    for part in ("phases", "chart", "parameters"):
+        assert ours[part] == traced[part], part
 
 
 @pytest.mark.parametrize("config", [QWEN, WINDOWS], ids=["qwen3-vl", "qwen2.5-vl"])
 @pytest.mark.parametrize("settings", [
     {"precision": "mixed"}, {"precision": "amp-bf16", "checkpoint": "full"}, {"precision": "bf16", "images": 0},
-    {"precision": "fp32", "lora_rank": 4, "images": 2}, {"precision": "bf16", "freeze": "visual", "step": "first"},
+    {"precision": "fp32", "lora_rank": 4, "images": 2}, {"precision": "bf16", "attention": "math"},
+    {"precision": "bf16", "freeze": "visual", "step": "first"},
 ])
 def test_qwen_vl(worker: Worker, config: dict[str, Any], settings: dict[str, Any]) -> None:
     given = dict(sequence=85, batch=2, image_height=700, image_width=300) | settings

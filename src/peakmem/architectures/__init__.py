@@ -20,6 +20,7 @@ CODE = {
     ("gemma", "transformers"): "gemma",
     ("gemma2", "transformers"): "gemma2",
     ("gemma3_text", "transformers"): "gemma3",
+    ("gemma3", "transformers"): "gemma3_vision",
     ("gemma4_text", "transformers"): "gemma4",
     ("gemma4", "transformers"): "gemma4_vision",
     ("gpt2", "transformers"): "gpt2",

@@ -25,22 +25,32 @@ def define(m: Structure) -> Definition:
     yield from scaled_embedding()
     yield Layers("model.layers", lambda kind: block_rows(m))
     yield from rms_norm("model.norm")
-    for kind in sorted(m.kinds()):
+    for kind in kinds(m):
         yield from buffer(f"model.rotary_emb.{kind}_attention_inv_freq", "d/2", "fp32")
         yield from buffer(f"model.rotary_emb.{kind}_attention_original_inv_freq", "d/2", "fp32")
     yield from lm_head(m)
+
+
+def kinds(m: Structure) -> list[str]:
+    """The kinds of layers of text that occur."""
+    return [kind for kind in ("full", "sliding") if kind in m.kinds()]
 
 
 def forward(m: Structure, ids: Tensor) -> Tensor:
     return causal_lm(m, lambda: model(m, ids), "model.embed_tokens")
 
 
-def model(m: Structure, ids: Tensor) -> Tensor:
-    with scope("model"):
-        x = inputs_embeds = embed(ids, "embed_tokens", scaled=True)
+def model(m: Structure, ids: Tensor, name: str = "model", inputs_embeds: Tensor | None = None,
+          masks: dict[str, Tensor | None] | None = None) -> Tensor:
+    """The decoder. name: where it lies; inputs_embeds, masks: what is there before it runs."""
+    with scope(name):
+        if inputs_embeds is None:
+            inputs_embeds = embed(ids, "embed_tokens", scaled=True)
+        x = inputs_embeds
         position_ids = positions()
-        masks = layer_masks(m, x.dtype, ("full", "sliding"))
-        tables = {kind: rotary_table(x.dtype) for kind in sorted(m.kinds())}
+        if masks is None:
+            masks = layer_masks(m, x.dtype, ("full", "sliding"))
+        tables = {kind: rotary_table(x.dtype) for kind in kinds(m)}
         for kind in m.layers("layers"):
             x = m.layer(block, x, *tables[kind], masks[kind], position_ids)
         x = rms_plus_one(x, "norm")

@@ -132,7 +132,7 @@ def tower_with_table(m: Structure, pixels: Tensor) -> tuple[Tensor, Tensor, list
     corners = made("(nt pm) 4", "int64", "four positions of each patch")
     shares = made("(nt pm) 4", "fp32", "their weights")
     position_ids = made("(nt pm) 2", "int64", "rows and columns of the patches")
-    x = patch_embed(pixels)
+    x = patch_embed(pixels, older=False)
     pos_embeds = total_over(mul(embed(corners, "pos_embed", inputs=False), shares.seen_as(dims("(nt pm) 4 1"))), 1)
     x = add(x, cast(pos_embeds, x.dtype))
     tables = rotary_tables(position_ids)
@@ -153,12 +153,12 @@ def deep_merger(x: Tensor, number: str) -> Tensor:
         return merged_squares(weights.layer_norm(view(x, "nt (pm hi)"), "norm"))
 
 
-def patch_embed(pixels: Tensor) -> Tensor:
-    """Conv3d on one patch of two frames after the other; the module that the tower calls its input embeddings."""
+def patch_embed(pixels: Tensor, older: bool = True) -> Tensor:
+    """Conv3d on one patch of two frames after the other; what the older towers call their input embeddings."""
     with scope("patch_embed"):
         x = view(pixels, "(nt pm) c pt p p'")
         x = view(convolution(x, "proj", "(nt pm) hi 1 1 1"), "(nt pm) hi")
-        return leaf(x) if current().trains_inputs and not x.needs_grad else x
+        return leaf(x) if older and current().trains_inputs and not x.needs_grad else x
 
 
 def rotary_tables(position_ids: Tensor) -> Tables:

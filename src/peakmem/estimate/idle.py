@@ -12,7 +12,7 @@ from peakmem.tables.pictures import images_of
 
 TRAINS = ("optimizer", "loss", "activations", "training part")
 TRAINS_TOO = ("accumulation", "optimizer", "checkpoint")
-SERVES_TOO = ("stack", "lora_targets", "target", "images", "image_height", "image_width")  # of the groups above; inference has them, too
+SERVES_TOO = ("stack", "lora_targets", "target", "images", "image_height", "image_width")  # of these groups
 SHARDS = ("reshard", "sync_each_batch", "reduce_dtype")
 SERVES = ("beams", "prefill_chunk", "kv_cache", "kv_bits", "generate", "logits", "block_size", "utilization")
 

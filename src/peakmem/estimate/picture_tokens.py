@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from peakmem.estimate.layout import GAP, flat
+from peakmem.estimate.layout import GAP, dims, flat
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, cast
 from peakmem.estimate.positions import made
@@ -120,3 +120,12 @@ def outside_layers() -> Iterator[None]:
     tape.scope, tape.layer = tape.scope.rpartition(".")[0].rpartition(".")[0], ""
     yield
     tape.scope, tape.layer = outer
+
+
+def average_pool(x: Tensor, target: str) -> Tensor:
+    """avg_pool2d: keeps its input, for its shape alone (AvgPool2DBackward0)."""
+    n = Node("avg_pool", x)
+    n.saves(x, f"shape of what {n.scope} averaged")
+    out = n.makes(dims(target), x.dtype, None, "averaged")
+    n.gradient(0)
+    return n.output(out)

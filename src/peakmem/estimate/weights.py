@@ -96,7 +96,7 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
         return add_into(product(x, given[1] if given[1].needs_grad else w, None), bias)
     if flattened and not viewable(x.memory, (flat(rows), x.dims[-1]), current().ones):
         if not given[1].needs_grad and bias is None:  # autocast's copy of a trained matrix wants a gradient, always
-            return by_row_of_batch(x, w)
+            return by_row_of_batch(x, w if transposed else swap(w, w.dims[::-1]))
         if bias is None:  # the weight's t() is older than the copy: its gradient is handed on after that of x
             w = swap(w, w.dims)
         x = clone(x)
@@ -129,8 +129,7 @@ def by_row_of_batch(x: Tensor, w: Tensor) -> Tensor:
 
     Source: aten/src/ATen/native/LinearAlgebra.cpp, should_fold.
     """
-    outputs, inputs = w.dims
-    return bmm(x, expand(view(swap(w, (inputs, outputs)), ((), inputs, outputs)), (x.dims[0], inputs, outputs)))
+    return bmm(x, expand(view(w, ((), *w.dims)), (x.dims[0], *w.dims)))
 
 
 def adapted(x: Tensor, transposed: bool = False, base: Callable[[Tensor], Tensor] | None = None) -> Tensor:

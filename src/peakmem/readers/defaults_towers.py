@@ -31,6 +31,7 @@ TOWERS: Mapping[str, Row] = {
     "llava": {"text_config": None, "vision_config": None, "projector_hidden_act": "gelu",
               "multimodal_projector_bias": True, "vision_feature_layer": -2,
               "vision_feature_select_strategy": "default", "tie_word_embeddings": False},
+    "gemma3": {"text_config": None, "vision_config": None, "mm_tokens_per_image": 256, "tie_word_embeddings": True},
     "gemma4": {"text_config": None, "vision_config": None, "audio_config": None, "tie_word_embeddings": True},
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl"), {"text_config": None, "vision_config": None,
                                                  "tie_word_embeddings": False}),
@@ -55,6 +56,9 @@ CLIP_TEXT: Row = {
 CLIP_VISION: Row = {
     "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
     "num_channels": 3, "image_size": 224, "patch_size": 32, "hidden_act": "quick_gelu", "attention_dropout": 0.0,
+}
+SIGLIP_VISION: Row = {
+    **CLIP_VISION, "image_size": 224, "patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "vision_use_head": True,
 }
 LLAVA_VISION: Row = {
     **CLIP_VISION, "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16,

@@ -53,7 +53,8 @@ from peakmem.readers.shared import Sizes, architecture
 FAMILIES: Mapping[str, str] = {
     "llama": "decoders.llama", "granite": "decoders.granite", "mistral": "decoders.mistral", "qwen2": "decoders.qwen2",
     "qwen3": "decoders.qwen3", "phi3": "decoders.phi3", "gemma": "decoders.gemma", "gemma2": "decoders.gemma2",
-    "gemma3_text": "decoders.gemma3", "gemma4_text": "gemma4.gemma4_text", "gemma4": "gemma4.gemma4",
+    "gemma3_text": "decoders.gemma3", "gemma3": "siglip.gemma3",
+    "gemma4_text": "gemma4.gemma4_text", "gemma4": "gemma4.gemma4",
     "olmo2": "decoders.olmo2", "stablelm": "decoders.stablelm", "falcon": "open_models.falcon",
     "bloom": "open_models.bloom", "phi": "open_models.phi", "cohere": "open_models.cohere",
     "starcoder2": "open_models.starcoder2", "gpt_bigcode": "open_models.gpt_bigcode", "gptj": "open_models.gptj",
@@ -99,6 +100,7 @@ CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedL
                               "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration",
                               "qwen3_vl": "Qwen3VLForConditionalGeneration",
                               "qwen3_vl_moe": "Qwen3VLMoeForConditionalGeneration",
+                              "gemma3": "Gemma3ForConditionalGeneration",
                               "gemma4": "Gemma4ForConditionalGeneration", "qwen3_5": "Qwen3_5ForConditionalGeneration",
                               "clip": "CLIPModel", "dinov2": "Dinov2ForImageClassification",
                               "whisper": "WhisperForConditionalGeneration"}
@@ -161,7 +163,7 @@ def translated(config: Mapping[str, Any], file: str) -> tuple[dict[str, Any], li
         if not isinstance(kind, str):
             raise Unreadable(f"{file}: model_type is {'missing' if kind is None else printable(kind, 40)}; known: "
                              f"{', '.join(KNOWN)}")
-        if kind in NESTED and not (kind in FAMILIES and given.get("vision_config")):
+        if kind in NESTED and not (kind in FAMILIES and _tower(kind, given.get("vision_config"))):
             given = _text_part(given, NESTED[kind], file)
             notes.append("text part only: what belongs to images is not counted")
         elif kind in OLD_NAMES:
@@ -170,6 +172,12 @@ def translated(config: Mapping[str, Any], file: str) -> tuple[dict[str, Any], li
                 f": its code lies beside its weights, and is counted as that of {given['model_type']} in the same sizes"
                 if OLD_NAMES[kind].startswith("remote_code.") else ", its fields under today's names"))
     return given, notes
+
+
+def _tower(kind: str, pictures: Any) -> bool:
+    """Whether a file has a tower that is known: SigLIP's, as far as it has no head for pooling."""
+    return bool(pictures) and (kind != "gemma3" or isinstance(pictures, dict)
+                               and pictures.get("vision_use_head") is False)
 
 
 def _text_part(config: Mapping[str, Any], kind: str, file: str) -> dict[str, Any]:

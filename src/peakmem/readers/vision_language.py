@@ -16,6 +16,8 @@ TEXTS = {"llama": decoders.llama, "mistral": decoders.mistral, "qwen2": decoders
 NOTE = "the tower's weights are counted; generation is of text alone, no picture is looked at"
 ANY_SIZE = ("a picture of --image-height × --image-width takes a token for each square of patches that is merged; "
             "--images says how many there are in each sequence")
+AVERAGED = ("a picture takes {} tokens of --sequence, which look at one another both ways, so that every layer has a "
+            "mask; --images says whether there is one")
 SEES = "a picture takes as many tokens of --sequence as the tower sees patches; --images says whether there is one"
 
 
@@ -26,6 +28,8 @@ def together(f: Fields, text: Sizes, image: Model) -> Sizes:
     deep = image.sizes.get("nd", 0) if "sees" in text["switches"] else 0
     kinds = (*(f"{kind}, deepstack {i}" for i, kind in enumerate(kinds[:deep])), *kinds[deep:])
     f.notes.append(ANY_SIZE if "any_size" in text["switches"] else SEES if "sees" in text["switches"] else NOTE)
+    if "gt" in image.sizes:
+        f.notes[-1] = AVERAGED.format(image.sizes["gt"] ** 2)
     f.assumed.pop(("text_config", "tie_word_embeddings"), None)  # the whole model's word counts
     return text | {
         "layers": image.layers + text["layers"], "layer_kinds": (*before, *kinds),

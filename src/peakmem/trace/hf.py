@@ -210,4 +210,5 @@ def batch(
                 "image_grid_thw": grid_of(pictures, seen.spatial_merge_size**2),
                 "mm_token_type_ids": torch.empty_like(tokens["input_ids"]), "labels": tokens["labels"]}
     pixels = torch.empty(size, seen.num_channels, seen.image_size, seen.image_size, dtype=dtype, device=device)
-    return {"input_ids": tokens["input_ids"], "pixel_values": pixels, "labels": tokens["labels"]}
+    types = {"token_type_ids": torch.empty_like(tokens["input_ids"])} if config.model_type == "gemma3" else {}
+    return {"input_ids": tokens["input_ids"], "pixel_values": pixels, **types, "labels": tokens["labels"]}
