@@ -101,7 +101,7 @@ def attention(m: Structure, x: Tensor, cos: Tensor, sin: Tensor,
               mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
     with scope("attn"):
         qkv = view(project(x, "Wqkv"), "b s 3 a d")
-        q, k, v = unbind(qkv, 2, 3)
+        q, k, v = unbind(qkv, 2)
         q, k, v = swap(q, "b a s d"), swap(k, "b a s d"), swap(v, "b a s d")
         q, k = turned(q, k, cos, sin)
         out, probabilities = attend(m, q, k, v, mask, causal=False)

@@ -14,9 +14,10 @@ from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
 from peakmem.estimate.layout import dims
 from peakmem.estimate.ops import activation, add, cast, mul, total_over
-from peakmem.estimate.picture_tokens import outside_layers, unbind
+from peakmem.estimate.picture_tokens import outside_layers
 from peakmem.estimate.positions import made, rotate
 from peakmem.estimate.shapes import cat, index, split, swap, view
+from peakmem.estimate.slices import unbind
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current, scope
 from peakmem.estimate.weights import convolution, embed, leaf, project, rms
@@ -193,7 +194,7 @@ def block(m: Structure, x: Tensor, tables: Tables, windowed: bool) -> Tensor:
 def attention(m: Structure, x: Tensor, tables: Tables, windowed: bool) -> Tensor:
     """VisionAttention: each stretch of patches is looked at by itself."""
     with scope("attn"):
-        q, k, v = unbind(swap(view(project(x, "qkv"), "(nt pm) 3 ai di"), "3 (nt pm) ai di"), ("3",))
+        q, k, v = unbind(swap(view(project(x, "qkv"), "(nt pm) 3 ai di"), "3 (nt pm) ai di"), 0)
         q, k = turned(q, k, tables)
         q, k, v = (swap(part, "1 ai (nt pm) di") for part in (q, k, v))
         lengths = list(stretches(m, windowed))

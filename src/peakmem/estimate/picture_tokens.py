@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from peakmem.estimate.layout import GAP, dims, flat
+from peakmem.estimate.layout import dims, flat
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, cast
 from peakmem.estimate.positions import made
@@ -76,15 +76,6 @@ def places(shape: str) -> tuple[Tensor, Tensor]:
     of_films = made("", "int64", "tokens of films")
     del count, of_films
     return mask, films
-
-
-def unbind(x: Tensor, first: tuple[str, ...]) -> list[Tensor]:
-    """x.unbind(0): views; backward stacks the gradients (UnbindBackward0)."""
-    n = Node("unbind", x)
-    memory = tuple(GAP if letter in first else letter for letter in x.memory)
-    parts = [n.output(x.seen_as(x.dims[1:], memory), slot) for slot in range(int(first[0]))]
-    n.gradient(0, "join")
-    return parts
 
 
 def one_by_one(x: Tensor, count: int, part: str) -> list[Tensor]:

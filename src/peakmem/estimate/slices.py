@@ -43,12 +43,12 @@ def every_second(x: Tensor, part: str) -> Tensor:
     return n.output(x.seen_as(x.dims[:-1] + ((part,),), tuple(memory)))
 
 
-def unbind(x: Tensor, at: int, count: int) -> list[Tensor]:
+def unbind(x: Tensor, at: int) -> list[Tensor]:
     """unbind(): a view for each element of a dimension, which goes. Backward stacks the gradients (UnbindBackward0)."""
-    (letter,) = x.dims[at]
-    memory = tuple(GAP if other == letter else other for other in x.memory)
+    (count,) = x.dims[at]
+    memory = tuple(GAP if letter == count else letter for letter in x.memory)
     n = Node("unbind", x)
-    results = [n.output(x.seen_as(x.dims[:at] + x.dims[at + 1:], memory), slot) for slot in range(count)]
+    results = [n.output(x.seen_as(x.dims[:at] + x.dims[at + 1:], memory), slot) for slot in range(int(count))]
     n.gradient(0, "join")
     return results
 
