@@ -101,6 +101,10 @@ SEEING: Mapping[str, Mapping[str, Any]] = {
             "image_size": 48},
         "text_config": ALONE | {"model_type": "gemma3_text", "num_hidden_layers": 7, "head_dim": 12,
                                 "sliding_window": 16}},
+    "paligemma": {
+        "model_type": "paligemma", "image_token_index": 90, "projection_dim": 48, "vision_config": {
+            **CONFIGS["clip"]["vision_config"], "model_type": "siglip_vision_model", "vision_use_head": False},
+        "text_config": ALONE | {"model_type": "gemma", "head_dim": 12}},
     "qwen2-vl": {"model_type": "qwen2_vl", "text_config": WORDS, **PLACES, "vision_config": {
         "depth": 3, "embed_dim": 32, "hidden_size": 48, "mlp_ratio": 3, "num_heads": 4, "patch_size": 14}},
     "qwen2.5-vl": {"model_type": "qwen2_5_vl", "text_config": WORDS, **PLACES, "vision_config": QWEN_TOWER | {

@@ -51,7 +51,7 @@ CLASSES = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM",
            "whisper": "WhisperForConditionalGeneration", "vit": "AutoModelForImageClassification",
            "dinov2": "AutoModelForImageClassification",
            "resnet": "AutoModelForImageClassification", "clip": "CLIPModel", "llava": "AutoModelForImageTextToText",
-           "gemma3": "AutoModelForImageTextToText",
+           **dict.fromkeys(("gemma3", "paligemma"), "AutoModelForImageTextToText"),
            **dict.fromkeys(test_vision_language.KINDS, "AutoModelForImageTextToText")}
 BATCH, TOKENS = 2, 24
 
@@ -79,9 +79,10 @@ def batch_of(made: Any) -> dict[str, Any]:
         ids[:, 1:patches + 1] = made.image_token_id
         return {"input_ids": ids, "labels": ids.clone(),
                 "pixel_values": torch.randn(BATCH, images.num_channels, images.image_size, images.image_size)}
-    if made.model_type == "gemma3":
+    if made.model_type in ("gemma3", "paligemma"):
         images, places = made.vision_config, torch.zeros_like(ids)
-        places[:, 1:made.mm_tokens_per_image + 1] = 1
+        tokens = getattr(made, "mm_tokens_per_image", (images.image_size // images.patch_size) ** 2)
+        places[:, 1:tokens + 1] = 1
         ids = ids.masked_fill(ids == made.image_token_id, 3).masked_fill(places.bool(), made.image_token_id)
         return {"input_ids": ids, "labels": ids.clone(), "token_type_ids": places,
                 "pixel_values": torch.randn(BATCH, images.num_channels, images.image_size, images.image_size)}

@@ -39,6 +39,8 @@ EXPERTS = {"moe_intermediate_size": 20, "num_experts": 4, "num_experts_per_tok":
 GEMMA = {"model_type": "gemma3", "image_token_index": 90, "mm_tokens_per_image": 4,
          "text_config": TEXT | {"model_type": "gemma3_text", "num_hidden_layers": 7, "sliding_window": 12},
          "vision_config": CLIP["vision_config"] | {"model_type": "siglip_vision_model", "vision_use_head": False}}
+PALIGEMMA = {"model_type": "paligemma", "image_token_index": 90, "projection_dim": 48,
+             "text_config": TEXT | {"model_type": "gemma"}, "vision_config": GEMMA["vision_config"]}
 RESNET = {"model_type": "resnet", "embedding_size": 12, "hidden_sizes": [20, 24], "depths": [2, 3], "num_labels": 7}
 VARIANTS: dict[str, dict[str, Any]] = {
     "clip": CLIP,
@@ -51,6 +53,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "text_config": TEXT | {"model_type": "mistral"}, "vision_feature_select_strategy": "full",
         "vision_feature_layer": -1, "multimodal_projector_bias": False, "projector_hidden_act": "relu"},
     "gemma 3 and tower": GEMMA,
+    "paligemma": PALIGEMMA,
     "qwen2-vl": {"model_type": "qwen2_vl", "text_config": TEXT, "vision_config": {
         "depth": 2, "embed_dim": 32, "hidden_size": 48, "mlp_ratio": 3, "num_heads": 4, "patch_size": 7}},
     "qwen2.5-vl": {"model_type": "qwen2_5_vl", "text_config": TEXT, "vision_config": TOWER},
@@ -146,6 +149,9 @@ def test_every_family_is_traced() -> None:
     (LLAVA | {"text_config": {"model_type": "gpt2"}}, "text model"),
     (LLAVA | {"vision_config": {"model_type": "siglip_vision_model"}}, "image tower"),
     (QWEN | {"vision_config": DEEP | {"num_heads": 3}}, "not divisible"),
+    (PALIGEMMA | {"projection_dim": 40}, "is not the text's hidden_size, 48"),
+    (PALIGEMMA | {"text_config": TEXT | {"model_type": "gemma2"}}, "text model"),
+    (PALIGEMMA | {"vision_config": {"hidden_size": 40, "num_attention_heads": 4}}, "a head that pools"),
     (GEMMA | {"mm_tokens_per_image": 8}, "square of a number"), (GEMMA | {"mm_tokens_per_image": 9}, "that divides"),
     (QWEN | {"vision_config": DEEP | {"deepstack_visual_indexes": 3}}, "give a list"),
     ({"model_type": "qwen2_5_vl", "vision_config": TOWER | {"fullatt_block_indexes": ["7"]}}, "give a list"),

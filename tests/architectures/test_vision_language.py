@@ -77,7 +77,7 @@ def test_generation(name: str) -> None:
 
 
 def test_every_family_is_traced() -> None:
-    kinds = {*KINDS, "qwen3_5", "gemma3"}
+    kinds = {*KINDS, "qwen3_5", "gemma3", "paligemma"}
     assert {record["config"]["model_type"] for record in STEPS.values()} == kinds
     assert {record["config"]["model_type"] for record in GENERATION.values()} == {*kinds, "llava"}
 

@@ -21,6 +21,7 @@ CODE = {
     ("gemma2", "transformers"): "gemma2",
     ("gemma3_text", "transformers"): "gemma3",
     ("gemma3", "transformers"): "gemma3_vision",
+    ("paligemma", "transformers"): "paligemma",
     ("gemma4_text", "transformers"): "gemma4",
     ("gemma4", "transformers"): "gemma4_vision",
     ("gpt2", "transformers"): "gpt2",

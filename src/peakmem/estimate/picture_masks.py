@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peakmem.estimate.inference import see
 from peakmem.estimate.masks import as_numbers
-from peakmem.estimate.positions import made
+from peakmem.estimate.positions import made, packed_sequences
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor
 
@@ -21,6 +21,18 @@ def two_way_masks(m: Structure, dtype: str) -> tuple[Tensor, dict[str, Tensor | 
         masks[kind] = as_numbers(mask, dtype) if eager else mask
         del mask
     return groups, masks
+
+
+def prefix_mask(m: Structure, dtype: str) -> tuple[Tensor, Tensor]:
+    """create_causal_mask of PaliGemmaModel: what comes before the answer is one block, seen both ways."""
+    prefix = made("b s", "bool", "tokens of picture and prompt")
+    zero, minus_one = made("", "int64", "zero"), made("", "int64", "minus one")
+    groups = made("b s", "int64", "numbers of the blocks")
+    del prefix, zero, minus_one
+    packed_sequences()
+    see("full")
+    mask = two_way_mask(windowed=False)
+    return groups, as_numbers(mask, dtype) if m.kernel("full") == "eager" else mask
 
 
 def numbers_of_pictures() -> Tensor:

@@ -82,7 +82,7 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         towers=tuple(tower_of(tower, setup, dropouts_of(tower, setup)) for tower in model.towers),
         dtype=recipe.weights,
         autocast=recipe.autocast or "",
-        kernels=kernels_of(model, setup, narrow or {"pictures", "two_way"} <= switches),
+        kernels=kernels_of(model, setup, narrow or {"pictures", "both_ways"} <= switches),
         dropouts=dropouts_of(model, setup),
         checkpoint=setup.checkpoint if setup.run == "training" else "none",
         checkpoint_save=kept_operations(setup),

@@ -31,6 +31,7 @@ TOWERS: Mapping[str, Row] = {
     "llava": {"text_config": None, "vision_config": None, "projector_hidden_act": "gelu",
               "multimodal_projector_bias": True, "vision_feature_layer": -2,
               "vision_feature_select_strategy": "default", "tie_word_embeddings": False},
+    "paligemma": {"text_config": None, "vision_config": None, "projection_dim": 2048, "tie_word_embeddings": True},
     "gemma3": {"text_config": None, "vision_config": None, "mm_tokens_per_image": 256, "tie_word_embeddings": True},
     "gemma4": {"text_config": None, "vision_config": None, "audio_config": None, "tie_word_embeddings": True},
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl"), {"text_config": None, "vision_config": None,
@@ -60,6 +61,12 @@ CLIP_VISION: Row = {
 SIGLIP_VISION: Row = {
     **CLIP_VISION, "image_size": 224, "patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "vision_use_head": True,
 }
+PALIGEMMA_VISION: Row = {
+    **SIGLIP_VISION, "hidden_size": 1152, "intermediate_size": 4096, "num_hidden_layers": 27,
+    "num_attention_heads": 16, "patch_size": 14, "vision_use_head": False,
+}
+PALIGEMMA_TEXT: Row = {"hidden_size": 2048, "num_hidden_layers": 18, "intermediate_size": 16384,
+                       "num_attention_heads": 8, "num_key_value_heads": 1, "vocab_size": 257152}
 LLAVA_VISION: Row = {
     **CLIP_VISION, "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16,
     "image_size": 336, "patch_size": 14,

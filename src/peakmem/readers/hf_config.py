@@ -53,7 +53,7 @@ from peakmem.readers.shared import Sizes, architecture
 FAMILIES: Mapping[str, str] = {
     "llama": "decoders.llama", "granite": "decoders.granite", "mistral": "decoders.mistral", "qwen2": "decoders.qwen2",
     "qwen3": "decoders.qwen3", "phi3": "decoders.phi3", "gemma": "decoders.gemma", "gemma2": "decoders.gemma2",
-    "gemma3_text": "decoders.gemma3", "gemma3": "siglip.gemma3",
+    "gemma3_text": "decoders.gemma3", "gemma3": "siglip.gemma3", "paligemma": "siglip.paligemma",
     "gemma4_text": "gemma4.gemma4_text", "gemma4": "gemma4.gemma4",
     "olmo2": "decoders.olmo2", "stablelm": "decoders.stablelm", "falcon": "open_models.falcon",
     "bloom": "open_models.bloom", "phi": "open_models.phi", "cohere": "open_models.cohere",
@@ -100,6 +100,7 @@ CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedL
                               "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration",
                               "qwen3_vl": "Qwen3VLForConditionalGeneration",
                               "qwen3_vl_moe": "Qwen3VLMoeForConditionalGeneration",
+                              "paligemma": "PaliGemmaForConditionalGeneration",
                               "gemma3": "Gemma3ForConditionalGeneration",
                               "gemma4": "Gemma4ForConditionalGeneration", "qwen3_5": "Qwen3_5ForConditionalGeneration",
                               "clip": "CLIPModel", "dinov2": "Dinov2ForImageClassification",

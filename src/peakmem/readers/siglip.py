@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isqrt
+from typing import Any
 
-from peakmem.errors import Impossible
+from peakmem.errors import Impossible, UnknownName
 from peakmem.model import Model
 from peakmem.readers import decoders
-from peakmem.readers.defaults_towers import SIGLIP_VISION
+from peakmem.readers.defaults_towers import PALIGEMMA_TEXT, PALIGEMMA_VISION, SIGLIP_VISION
 from peakmem.readers.fields import Fields
 from peakmem.readers.shared import Sizes
 from peakmem.readers.towers import clip_vision, part
@@ -16,19 +18,14 @@ from peakmem.readers.vision_language import together
 
 def gemma3(f: Fields) -> Sizes:
     """Gemma 3 with its tower, whose patches are averaged to mm_tokens_per_image tokens."""
-    from peakmem.readers.defaults import ALIASES, DEFAULTS
-
-    given = part(f, "text_config", DEFAULTS["gemma3_text"])
-    inner = Fields(given.file, given.given, DEFAULTS["gemma3_text"], ALIASES.get("gemma3_text"))
-    inner.notes, inner.assumed, inner.place = f.notes, f.assumed, given.place
-    text = decoders.gemma3(inner)
+    text = decoders.gemma3(text_part(f, "gemma3_text", {}))
     image = siglip_vision(part(f, "vision_config", SIGLIP_VISION))
     tokens, patches = f.count("mm_tokens_per_image"), image.image // image.patch
     if isqrt(tokens) ** 2 != tokens or patches % isqrt(tokens):
         raise Impossible(f"{f.file}: {f.said('mm_tokens_per_image')}: the tower sees {patches} × {patches} patches; "
                          "give the square of a number that divides them")
     image = image.changed(sizes={**image.sizes, "gt": isqrt(tokens)})
-    switches = text["switches"] | {"sees", "two_way"}
+    switches = text["switches"] | {"sees", "both_ways"}
     return together(f, text | {"tied": f.flag("tie_word_embeddings"), "switches": switches}, image)
 
 
@@ -39,3 +36,29 @@ def siglip_vision(f: Fields) -> Model:
     f.used |= {"model_type"}
     image = clip_vision(f)
     return image.changed(sizes={"gi": image.image // image.patch})
+
+
+def paligemma(f: Fields) -> Sizes:
+    """PaliGemma 1: Gemma's decoder, a token for each patch."""
+    whole = f.value("text_config") is None
+    inner = text_part(f, "gemma", PALIGEMMA_TEXT if whole else {})
+    inner.used |= {"model_type"}
+    if (kind := inner.given.get("model_type", "gemma")) != "gemma":
+        raise UnknownName(f"text model in {f.file}:", str(kind), ("gemma",))
+    text = decoders.gemma(inner)
+    if f.count("projection_dim") != text["hidden"]:
+        raise Impossible(f"{f.file}: {f.said('projection_dim')} is not the text's hidden_size, {text['hidden']}")
+    image = siglip_vision(part(f, "vision_config", PALIGEMMA_VISION if f.value("vision_config") is None
+                               else SIGLIP_VISION))
+    switches = text["switches"] | {"sees", "both_ways"}
+    return together(f, text | {"tied": f.flag("tie_word_embeddings"), "switches": switches}, image)
+
+
+def text_part(f: Fields, kind: str, other: Mapping[str, Any]) -> Fields:
+    """The decoder's fields, with the defaults of its class, some of them others."""
+    from peakmem.readers.defaults import ALIASES, DEFAULTS
+
+    given = part(f, "text_config", DEFAULTS[kind])
+    inner = Fields(given.file, given.given, {**DEFAULTS[kind], **other}, ALIASES.get(kind))
+    inner.notes, inner.assumed, inner.place = f.notes, f.assumed, given.place
+    return inner

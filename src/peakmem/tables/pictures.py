@@ -49,7 +49,7 @@ def tokens_of_image(model: Model, setup: Setup) -> int:
     if "any_size" in model.switches:
         rows, columns = grid_of(model, setup)
         return rows * columns // int(model.towers[0].sizes["pm"])
-    if "two_way" in model.switches:
+    if "gt" in model.towers[0].sizes:
         return int(model.towers[0].sizes["gt"]) ** 2
     return int((model.image // model.patch) ** 2 + ("class_token" in model.switches))
 

@@ -210,5 +210,6 @@ def batch(
                 "image_grid_thw": grid_of(pictures, seen.spatial_merge_size**2),
                 "mm_token_type_ids": torch.empty_like(tokens["input_ids"]), "labels": tokens["labels"]}
     pixels = torch.empty(size, seen.num_channels, seen.image_size, seen.image_size, dtype=dtype, device=device)
-    types = {"token_type_ids": torch.empty_like(tokens["input_ids"])} if config.model_type == "gemma3" else {}
+    typed = config.model_type in ("gemma3", "paligemma")
+    types = {"token_type_ids": torch.empty_like(tokens["input_ids"])} if typed else {}
     return {"input_ids": tokens["input_ids"], "pixel_values": pixels, **types, "labels": tokens["labels"]}
