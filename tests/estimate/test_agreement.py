@@ -37,6 +37,7 @@ def first_of_families() -> dict[str, agreement.Point]:
 
 
 LLAMA, T5, VIT, BERT, MPT = map(first, ("llama", "t5", "vit", "bert", "mpt"))
+DEEPSEEK_V2, DEEPSEEK_V3, LLAMA4 = map(first, ("deepseek_v2", "deepseek_v3", "llama4_text"))
 ROUTED = next(config for config in CONFIGS if config.get("output_router_logits"))
 LONGROPE = agreement_grid.MORE[-1]
 FIRST = first_of_families()
@@ -96,6 +97,27 @@ GRID = [
             {"precision": "amp-bf16", "sequence": 52, "batch": 2, "accumulation": 2},
         ),
         ("longrope keeps a table", LONGROPE, {"precision": "amp-bf16", "sequence": 31, "batch": 2, "clip": True}),
+        (
+            "one token, heads of values with a letter of their own",
+            DEEPSEEK_V3 | {"qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 32, "num_hidden_layers": 2},
+            {"precision": "fp16", "batch": 4, "sequence": 1, "loss": "sum"},
+        ),
+        (
+            "FSDP2 casts no complex table",
+            LLAMA4 | {"head_dim": 24, "num_hidden_layers": 3},
+            {"precision": "mixed", "sequence": 35, "batch": 2, "shard": "fsdp2", "gpus": 4, "checkpoint": "full"},
+        ),
+        (
+            "norms of gradients in two dtypes under masters in one",
+            DEEPSEEK_V2 | {"n_routed_experts": 4, "n_group": 2},
+            {"precision": "mixed", "sequence": 21, "clip": True, "optimizer": "adam"},
+        ),
+        (
+            "first momentum buffers, one dtype after another",
+            DEEPSEEK_V3 | {"n_routed_experts": 4, "hidden_size": 64},
+            {"precision": "bf16", "sequence": 9, "optimizer": "nesterov", "optimizer_implementation": "foreach",
+             "step": "first"},
+        ),
         ("mpt, dropout everywhere", MPT, {"precision": "bf16", "sequence": 17, "batch": 3, "dropout": 0.2}),
     )
 ]

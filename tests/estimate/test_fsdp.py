@@ -18,6 +18,7 @@ from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import Level, compiled, replay
 from peakmem.estimate.settings import structure_of
 from peakmem.setup import Setup
+from peakmem.tables.models import find_model
 from tests.estimate.test_books import FAMILIES, check, model_of
 from tests.reference_steps import DATA, Record, differences, events_by_phase
 
@@ -107,3 +108,12 @@ def test_what_it_refuses_is_one_line(settings: dict[str, Any]) -> None:
     with pytest.raises(Impossible) as caught:
         estimate(model_of("llama"), **GPUS | settings)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["deepseek-v2-lite", "kimi-k2"])
+def test_units_of_two_dtypes_are_refused_as_torch_refuses_them(name: str) -> None:
+    """The router stays in fp32; where all shards are fp32 it has no dtype of its own."""
+    with pytest.raises(Impossible, match="gate.weight is fp32.*give --precision mixed or fp32") as caught:
+        estimate(find_model(name), precision="bf16", sequence=8, **GPUS)
+    assert "\n" not in str(caught.value)
+    estimate(find_model(name), precision="mixed", sequence=8, **GPUS)

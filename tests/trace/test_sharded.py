@@ -10,6 +10,7 @@ import torch
 from steps import GPT2, LLAMA, MIXTRAL, setting
 
 from peakmem import Setup, estimate
+from peakmem.errors import PeakmemError
 from peakmem.ledger import Ledger
 from peakmem.ledger_json import from_json
 from peakmem.readers.hf_config import from_config
@@ -120,3 +121,27 @@ def test_gathers_and_reduced_gradients_lie_on_streams_of_their_own(worker: Worke
     found = worker.call(streams, 8)
     assert {("communication", False), ("communication", True), ("gradient", False), ("saved", True)} <= found
     assert not {("saved", False), ("parameter", False), ("gradient", True)} & found
+
+
+def two_dtypes(trained: bool) -> int:
+    """Check layers with a norm in fp32 beside a matrix in bf16."""
+    from peakmem.trace import fake_gpu, ranks, sharded
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            linear, norm = torch.nn.Linear(16, 24, dtype=torch.bfloat16), torch.nn.LayerNorm(24)
+            self.layers = torch.nn.ModuleList([torch.nn.Sequential(linear, norm.requires_grad_(trained))])
+
+    fake_gpu.set_up(fallback=False)
+    with ranks.ranks(4) as mesh, fake_gpu.fake_mode(), torch.device("cuda"):
+        model = Model()
+        sharded.shard(model, model.layers, mesh, torch.bfloat16, None, True)
+    return len(list(model.parameters()))
+
+
+def test_units_of_two_dtypes_are_refused_before_they_run(worker: Worker) -> None:
+    with pytest.raises(PeakmemError, match="layers.0 has bfloat16 and float32; give all") as caught:
+        worker.call(two_dtypes, True)
+    assert "\n" not in str(caught.value)
+    assert worker.call(two_dtypes, False) == 4

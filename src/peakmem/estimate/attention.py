@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from peakmem.estimate.grouped_heads import packed_queries, repeat_heads
 from peakmem.estimate.inplace import add_into
-from peakmem.estimate.layout import GAP, Dims, dense_order, dims, flat, is_one, multiplied
+from peakmem.estimate.layout import GAP, Dims, dense_order, dims, flat, is_one, multiplied, with_last
 from peakmem.estimate.masks import where
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, autocast, autocast_off, cast, dropout, last, scale, softmax, tanh
@@ -72,7 +72,7 @@ def flash(q: Tensor, k: Tensor, v: Tensor, grouped: bool = False) -> Tensor:
     n = Node("flash", q, k, v)
     flash_backward(n, q, k, grouped)
     save_inputs(n, q, k, v)
-    out = n.makes(q.dims[:3] + v.dims[3:], q.dtype, dense_order(q.dims, q.memory), "attention output")
+    out = n.makes(q.dims[:3] + v.dims[3:], q.dtype, with_last(q.dims, q.memory, v.dims[3]), "attention output")
     lse = n.makes(q.dims[:3], "fp32", None, "logsumexp")
     seed = n.makes(dims("2"), "uint64", None, "random seed")
     offset = n.makes((), "uint64", None, "random offset")
@@ -90,7 +90,7 @@ def cudnn(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor
     save_inputs(n, q, k, v)
     if mask is not None:
         n.saves(mask, f"the backward of {n.scope} adds it to the scores again")
-    out = n.makes(q.dims[:3] + v.dims[3:], q.dtype, dense_order(q.dims, q.memory), "attention output")
+    out = n.makes(q.dims[:3] + v.dims[3:], q.dtype, with_last(q.dims, q.memory, v.dims[3]), "attention output")
     lse = n.makes((*q.dims[:3], () if n.active else ("0",)), "fp32", None, "logsumexp")
     seed = n.makes((), "int64", None, "random seed")
     offset = n.makes((), "int64", None, "random offset")

@@ -123,6 +123,12 @@ def dense_order(shape: Dims, memory: Memory) -> Memory:
     return wanted
 
 
+def with_last(shape: Dims, memory: Memory, group: tuple[str, ...]) -> Memory:
+    """The memory of a result like this one, whose last dimension has other letters."""
+    other = dict(zip(shape[-1], group, strict=True))
+    return tuple(other.get(letter, letter) for letter in dense_order(shape, memory))
+
+
 def multiplied(group: tuple[str, ...]) -> str:
     """A dimension of several letters as one derived letter."""
     plain = (letter.rstrip("'") for letter in group)

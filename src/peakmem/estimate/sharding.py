@@ -22,7 +22,7 @@ from peakmem.estimate.layout import Dims, flat, rows_of, size_key
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import floats_cast
 from peakmem.estimate.resizable import Resizable
-from peakmem.estimate.shards import inner_first, padded
+from peakmem.estimate.shards import inner_first, one_dtype, padded
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Record, Tape, Tensor
 from peakmem.estimate.whole import Whole, buffer, total
@@ -35,6 +35,7 @@ class Unit:
         self.group, self.tape, self.parameters = group, group.tape, parameters
         layers, star, _ = parameters[0].full_name.partition(".*")
         self.name, self.fold = layers + star if star else "root", parameters[0].fold
+        one_dtype(self.name, {p.full_name: p.owned.dtype for p in parameters if p.trained})
         self.whole = self.done = False
         self.gathering: Tensor | None = None
         self.waits = False

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
+from peakmem.errors import Impossible
 from peakmem.estimate.layout import flat, size_key
 from peakmem.estimate.tape import Key, Parameter
 
@@ -10,6 +14,18 @@ def padded(p: Parameter, dtype: str) -> Key:
     """The whole of a parameter as gathered from equal shards, the padding included."""
     assert p.shard is not None
     return size_key(dtype, (*flat(p.shard.dims), "w"))
+
+
+def one_dtype(unit: str, trained: Mapping[str, str]) -> None:
+    """Refuse a unit whose trained parameters, given with their dtypes, have several. Errors: Impossible.
+
+    Source: torch 2.13, distributed/fsdp/_fully_shard/_fsdp_param_group.py, _init_mp_dtypes.
+    """
+    dtypes = [dtype for dtype, _ in Counter(trained.values()).most_common()]
+    if len(dtypes) > 1:
+        other = next(name for name, dtype in trained.items() if dtype == dtypes[-1])
+        raise Impossible(f"--shard fsdp2: fully_shard takes trained parameters of one dtype in a unit, and {unit} has "
+                         f"{' and '.join(dtypes)} ({other} is {dtypes[-1]}); give --precision mixed or fp32")
 
 
 def inner_first(parameters: list[Parameter]) -> list[Parameter]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -9,10 +10,11 @@ from unittest import mock
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives
 from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
 
+from peakmem.errors import Impossible
 from peakmem.tables.kernels import GPU
 
 from . import fake_gpu, hf, step
@@ -40,6 +42,22 @@ def shard(
         fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=bool(reshard))
     # By default the root unit stays whole between forward and backward.
     fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=True if reshard == "all" else None)
+    check_dtypes(model)
+
+
+def check_dtypes(model: torch.nn.Module) -> None:
+    """Raise `Impossible` where a unit's trained parameters have several dtypes: its first forward would refuse them."""
+    names = {module: name for name, module in model.named_modules()}
+    for unit in (module for module in names if isinstance(module, FSDPModule)):
+        parameters = [p for group in unit._get_fsdp_state()._fsdp_param_groups for p in group.fsdp_params]
+        trained = [p.sharded_param for p in parameters if p.sharded_param.requires_grad]
+        found = Counter(str(p.dtype).removeprefix("torch.") for p in trained)
+        if len(found) > 1:
+            raise Impossible(
+                "--shard fsdp2: fully_shard takes trained parameters of one dtype in a unit, and "
+                f"{names[unit] or 'the root unit'} has {' and '.join(dtype for dtype, _ in found.most_common())}; give "
+                "all of them one dtype, for example --precision mixed or fp32"
+            )
 
 
 def trace(

@@ -20,14 +20,14 @@ def clip_grad_norm(slots: list[Slot]) -> Tensor | None:
 
 
 def get_total_norm(slots: list[Slot]) -> Tensor:
-    """The norms of each group, then their norm."""
+    """The norms of each group, then their norm. Gradients are grouped by their own dtype, whatever is updated."""
     norms = TensorList()
     divided = current().parts.partial_norms
-    for group in by_dtype(slots):
+    for group in by_dtype(slots, dtype_as_it_is):
         partial = None
         if not divided:
             partial = named("norms of pieces of gradients", SCALAR, "fp32", pieces(group), scratch=True)
-        norms += [slot.scalar("gradient norm", slot.gradient_dtype) for slot in each(group)]
+        norms += [slot.scalar("gradient norm", dtype_as_it_is(slot)) for slot in each(group)]
         del partial
     dtype = "fp32" if any(norm.dtype == "fp32" for norm in norms) else norms[0].dtype
     stack = named("gradient norms", SCALAR, dtype, stacked(slots, BYTES[dtype]))
@@ -35,6 +35,11 @@ def get_total_norm(slots: list[Slot]) -> Tensor:
     total_norm = named("total gradient norm", SCALAR, dtype)
     del stack, whole
     return total_norm
+
+
+def dtype_as_it_is(slot: Slot) -> str:
+    """The dtype of a gradient; that of what it updates where it has gone into a buffer."""
+    return slot.grad.dtype if slot.grad is not None else slot.dtype
 
 
 def added_up(stack: Tensor, dtype: str) -> Tensor:

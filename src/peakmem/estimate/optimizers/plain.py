@@ -16,14 +16,23 @@ class SGD(Rule):
 class Momentum(Rule):
     """SGD(momentum=0.9). The first step makes the buffer while it updates: a clone of the gradient."""
 
+    late = frozenset({"foreach"})
+
     def states(self, slot: Slot) -> None:
         slot.keep("momentum_buffer")
+
+    def foreach(self) -> None:
+        """_multi_tensor_sgd: the buffers of one group after those of another."""
+        for group in by_dtype(self.slots):
+            for slot in each(group):
+                if not slot.states:
+                    self.states(slot)
 
 
 class Nesterov(Momentum):
     """SGD(nesterov=True): in the loop `grad = grad.add(buf)` is a new tensor, in the foreach form it is in place."""
 
-    makes_in_loop = True
+    late = frozenset({"foreach", "loop"})
 
     def loop(self) -> None:
         """_single_tensor_sgd: the variable `grad` holds the sum until the next parameter's turn."""
@@ -121,7 +130,7 @@ class Lion(Rule):
     `update = exp_avg.clone().mul_(beta1).add(grad, alpha=1 - beta1).sign_()`. The fused form has no temporary.
     """
 
-    makes_in_loop = True
+    late = frozenset({"loop"})
 
     def states(self, slot: Slot) -> None:
         slot.keep("exp_avg")

@@ -10,7 +10,7 @@ class Rule:
 
     step_on_device = False  # the fused form counts steps in a device tensor for each parameter
     at_construction = False  # states are made before the first step
-    makes_in_loop = False  # the loop makes the states of a parameter when its turn comes
+    late: frozenset[str] = frozenset()  # the ways that make the states of a parameter when its turn comes
 
     def __init__(self, slots: list[Slot], way: str, counts_on_device: bool = True) -> None:
         self.slots, self.way = slots, way
@@ -29,7 +29,7 @@ class Rule:
 
     def step(self) -> None:
         """One optimizer step."""
-        if not (self.makes_in_loop and self.way == "loop"):
+        if self.way not in self.late:
             self.make_states()
         {"foreach": self.foreach, "loop": self.loop, "fused": self.fused}[self.way]()
 

@@ -6,7 +6,8 @@ holds tensors of folds lets them go inside the same folds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 
 from peakmem.estimate.layout import Dims
 from peakmem.estimate.optimizers.purposes import purpose_of
@@ -106,12 +107,12 @@ def each(slots: Iterable[Slot]) -> Iterator[Slot]:
             run.append(slot)
 
 
-def by_dtype(slots: list[Slot]) -> list[list[Slot]]:
-    """Slots grouped by the dtype of what is updated, as torch.optim's foreach forms group them.
+def by_dtype(slots: list[Slot], of: Callable[[Slot], str] = attrgetter("dtype")) -> list[list[Slot]]:
+    """Slots grouped by a dtype, that of what is updated or another, as torch.optim's foreach forms group them.
 
     The group that is met last comes first: _group_tensors_by_device_and_dtype lists a hash map of the C++ library.
     """
     groups: dict[str, list[Slot]] = {}
     for slot in slots:
-        groups.setdefault(slot.dtype, []).append(slot)
+        groups.setdefault(of(slot), []).append(slot)
     return list(groups.values())[::-1]
