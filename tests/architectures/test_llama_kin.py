@@ -26,6 +26,8 @@ BASE = {"hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 4, "num
 WINDOWS = {"sliding_window": 20, "layer_types": ["sliding_attention", "full_attention"] * 2}
 DOTS = {"model_type": "dots1", "moe_intermediate_size": 24, "n_routed_experts": 8, "n_shared_experts": 2,
         "num_experts_per_tok": 2, "first_k_dense_replace": 1}
+GPT_NEO = {"model_type": "gpt_neo", "num_layers": 4, "num_heads": 6, "intermediate_size": None,
+           "attention_types": [[["global", "local"], 2]], "window_size": 20}
 VARIANTS: dict[str, dict[str, Any]] = {
     "arcee": {"model_type": "arcee", "head_dim": 10},
     "arcee, biases": {"model_type": "arcee", "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
@@ -42,6 +44,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
                              "moe_layer_interval": 2, "tie_word_embeddings": False},
     "exaone4": {"model_type": "exaone4", "sliding_window": 20},
     "exaone4, no windows": {"model_type": "exaone4", "sliding_window": None, "layer_types": ["full_attention"] * 4},
+    "gpt_neo": GPT_NEO,
+    "gpt_neo, untied": GPT_NEO | {"resid_dropout": 0.1, "attention_dropout": 0.1, "embed_dropout": 0.1,
+                                  "tie_word_embeddings": False, "intermediate_size": 56},
     "granitemoe": {"model_type": "granitemoe", "num_local_experts": 6, "num_experts_per_tok": 2},
     "helium": {"model_type": "helium", "head_dim": 8, "attention_bias": True, "mlp_bias": True},
     "hunyuan_v1_dense": {"model_type": "hunyuan_v1_dense", "head_dim": 10},
@@ -112,6 +117,11 @@ def test_generation_folds(variant: str) -> None:
     ({"model_type": "exaone4", "sliding_window": None}, "give layer_types"),
     ({"model_type": "exaone4", "sliding_window_pattern": "LLLG"}, "sliding_window_pattern"),
     ({"model_type": "dots1"}, "n_routed_experts is missing"),
+    ({"model_type": "gpt_neo", "num_layers": 3}, "attention_types describes 24"),
+    ({"model_type": "gpt_neo", "attention_types": "global"}, "attention_types"),
+    ({"model_type": "nemotron"}, "num_key_value_heads is missing"),
+    ({"model_type": "ernie4_5_moe", "moe_layer_start_index": 40}, "no layer has experts"),
+    ({"model_type": "hunyuan_v1_moe", "moe_topk": [1, 2]}, "moe_topk"),
 ])
 def test_what_transformers_cannot_run_is_refused(config: dict[str, Any], words: str) -> None:
     with pytest.raises((Impossible, Unreadable), match=words):

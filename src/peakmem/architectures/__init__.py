@@ -28,6 +28,7 @@ CODE = {
     ("gpt2", "paper"): "paper",
     ("opt", "transformers"): "opt",
     ("gpt_neox", "transformers"): "gpt_neox",
+    ("gpt_neo", "transformers"): "gpt_neo",
     ("olmo2", "transformers"): "olmo2",
     ("stablelm", "transformers"): "stablelm",
     ("falcon", "transformers"): "falcon",

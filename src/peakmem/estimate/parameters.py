@@ -177,7 +177,7 @@ def all_rows(m: Structure, code: ModuleType) -> Iterator[Row]:
 DEFAULT_TARGETS = {
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "opt"),
                     ("q_proj", "v_proj")),
-    **dict.fromkeys(("gptj", "stablelm"), ("q_proj", "v_proj")),
+    **dict.fromkeys(("gptj", "gpt_neo", "stablelm"), ("q_proj", "v_proj")),
     **dict.fromkeys(("falcon", "bloom"), ("query_key_value",)),
     **dict.fromkeys(("gpt2", "gpt_bigcode"), ("c_attn",)),
     "mpt": ("Wqkv",),

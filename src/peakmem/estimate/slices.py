@@ -60,3 +60,11 @@ def clamp(x: Tensor, bounds: int) -> Tensor:
     out = result_like(n, x, None, "clamped")
     n.gradient(0, memory="grad", temporaries=(((), x.dtype), *((x.dims, "bool"),) * bounds))
     return n.output(out)
+
+
+def kept_where(x: Tensor, name: str) -> Tensor:
+    """where(a part of a buffer, x, number): elsewhere the gradient is zero (WhereBackward0)."""
+    n = Node("where", x)
+    out = result_like(n, x, None, name)
+    n.gradient(0, memory="grad", temporaries=(((), x.dtype),))
+    return n.output(out)

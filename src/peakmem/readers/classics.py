@@ -36,6 +36,30 @@ def gpt2(f: Fields) -> Sizes:
     }
 
 
+def gpt_neo(f: Fields) -> Sizes:
+    """GPT-Neo: global and local layers, which differ in the contents of a buffer only; its attention is eager."""
+    hidden, heads, count = f.count("hidden_size"), f.count("num_heads"), f.count("num_layers")
+    groups = f.value("attention_types")
+    if groups is None:
+        groups = [[["global", "local"], 12]]
+    if not isinstance(groups, list) or not all(
+            isinstance(g, list) and len(g) == 2 and isinstance(g[0], list) and type(g[1]) is int for g in groups):
+        raise f.wrong("attention_types", "give a list of pairs: a list of global and local, and how often it comes")
+    if sum(len(words) * times for words, times in groups) != count:
+        raise Impossible(f"{f.file}: attention_types describes {sum(len(words) * times for words, times in groups):,} "
+                         f"layers, {f.said('num_layers')}; give as many")
+    f.used.add("window_size")
+    return {
+        "layers": count, "hidden": hidden, "heads": heads, "kv_heads": heads,
+        "head_size": head_size(f, heads="num_heads", own=False),
+        "feed_forward": f.count("intermediate_size", null=4 * hidden), "vocabulary": f.count("vocab_size"),
+        "positions": f.count("max_position_embeddings"), "longest": f.count("max_position_embeddings"),
+        "tied": f.flag("tie_word_embeddings"), "activation": f.activation("activation_function"),
+        "embedding_dropout": f.fraction("embed_dropout"), "attention_dropout": f.fraction("attention_dropout"),
+        "hidden_dropout": f.fraction("resid_dropout"), "switches": frozenset({"eager_only", "output_bias", "mlp_bias"}),
+    }
+
+
 def gpt_neox(f: Fields) -> Sizes:
     """GPT-NeoX and Pythia: attention and feed-forward side by side, a quarter of each head rotated."""
     heads, size, dropout = f.count("num_attention_heads"), head_size(f, own=False), f.fraction("hidden_dropout")

@@ -94,6 +94,9 @@ DEFAULTS: Mapping[str, Row] = {
              "activation_function": "gelu_new", "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
              "scale_attn_by_inverse_layer_idx": False, "reorder_and_upcast_attn": False,
              "add_cross_attention": False, "tie_word_embeddings": True},
+    "gpt_neo": {"vocab_size": 50257, "max_position_embeddings": 2048, "hidden_size": 2048, "num_layers": 24,
+                "attention_types": None, "num_heads": 16, "intermediate_size": None, "activation_function": "gelu_new",
+                "resid_dropout": 0.0, "embed_dropout": 0.0, "attention_dropout": 0.0, "tie_word_embeddings": True},
     "gpt_neox": {"vocab_size": 50432, "hidden_size": 6144, "num_hidden_layers": 44, "num_attention_heads": 64,
                  "intermediate_size": 24576, "hidden_act": "gelu", "attention_dropout": 0.0, "hidden_dropout": 0.0,
                  "tie_word_embeddings": False, "use_parallel_residual": True, "attention_bias": True},
@@ -116,6 +119,7 @@ _GPT2_NAMES = {"hidden_size": "n_embd", "max_position_embeddings": "n_positions"
 
 ALIASES: Mapping[str, Mapping[str, str]] = {
     "gpt2": _GPT2_NAMES, "gpt_bigcode": _GPT2_NAMES, "gptj": _GPT2_NAMES,
+    "gpt_neo": {"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"},
     "bloom": {"num_hidden_layers": "n_layer", "num_attention_heads": "n_head"},
     "mpt": {"hidden_size": "d_model", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"},
     **RECENT_ALIASES,

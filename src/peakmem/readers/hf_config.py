@@ -76,6 +76,7 @@ FAMILIES: Mapping[str, str] = {
     "qwen3_vl_moe": "vision_language.qwen3_vl_moe", "qwen3_5": "vision_language.qwen3_5", "clip": "towers.clip",
     "dinov2": "towers.dinov2",
     "whisper": "encoder_decoders.whisper", "iquestcoder": "decoders.llama",
+    "gpt_neo": "classics.gpt_neo",
     **{name: f"llama_kin.{name}" for name in (
         "arcee", "cohere2", "cwm", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4", "granitemoe", "helium",
         "hunyuan_v1_dense", "hunyuan_v1_moe", "ministral3", "nemotron")},

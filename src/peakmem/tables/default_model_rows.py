@@ -14,6 +14,7 @@ ROWS: tuple[Preset, ...] = (
     row("distilbert-base", "distilbert", 66985530, "distilbert-base-uncased", "distilbert", "distilbert-base-uncased"),
     row("mpnet-base", "mpnet", 109516991, "microsoft/mpnet-base", "mpnet", "all-mpnet-base-v2"),
     row("modernbert-base", "modernbert", 149655232, "answerdotai/ModernBERT-base", "modernbert"),
+    row("gpt-neo-1.3b", "gpt_neo", 1315575808, "EleutherAI/gpt-neo-1.3B"),
     row("ernie-4.5-0.3b", "ernie4_5", 360748032, "baidu/ERNIE-4.5-0.3B-PT", "ernie-4.5-0.3b-pt"),
     row("ernie-4.5-21b-a3b", "ernie4_5_moe", 21825437888, "baidu/ERNIE-4.5-21B-A3B-PT", "ernie-4.5-21b-a3b-pt"),
     row("qwen3.5-35b-a3b", "qwen3_5_moe_text", 34660610688, "Qwen/Qwen3.5-35B-A3B, its text part"),

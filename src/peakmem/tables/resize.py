@@ -125,7 +125,8 @@ def _consistent(model: Model) -> None:
 
     if model.kv_heads > model.heads or model.heads % model.kv_heads:
         refuse(f"--kv-heads {model.kv_heads:,} must divide --heads {model.heads:,}")
-    alike = model.architecture in ("gpt2", "gpt_neox", "opt", *ENCODERS, "clip", "whisper", "bloom", "mpt", "gptj")
+    alike = model.architecture in ("gpt2", "gpt_neo", "gpt_neox", "opt", *ENCODERS, "clip", "whisper", "bloom", "mpt",
+                                   "gptj")
     fixed = alike or model.architecture in ("falcon", "stablelm", "gpt_bigcode")
     if fixed and model.heads * model.head_size != model.hidden:
         refuse(f"--heads {model.heads:,} × --head-size {model.head_size:,} must be --hidden {model.hidden:,}")
@@ -134,8 +135,9 @@ def _consistent(model: Model) -> None:
     alike |= fixed and model.architecture != "stablelm" and not model.switches & {"multi_query", "grouped_qkv"}
     if model.kv_heads != model.heads and (alike or model.architecture in ("vit", "dinov2")):
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} has as many as --heads {model.heads:,}")
-    rotary = model.architecture not in ("gpt2", "opt", *ENCODERS, "t5", "mt5", "clip", "whisper", "resnet", "vit",
-                                        "dinov2", "unet_2d_condition", "dit", "bloom", "mpt", "gpt_bigcode", "mamba")
+    rotary = model.architecture == "modernbert" or model.architecture not in (
+        "gpt2", "gpt_neo", "opt", *ENCODERS, "t5", "mt5", "clip", "whisper", "resnet", "vit", "dinov2",
+        "unet_2d_condition", "dit", "bloom", "mpt", "gpt_bigcode", "mamba")
     if rotary and model.head_size % 2:
         refuse(f"--head-size {model.head_size:,} is odd; rotary positions need an even number")
     if model.experts_per_token > model.experts:
