@@ -35,7 +35,9 @@ WRONG = [
 def requests() -> list[str]:
     """300 of them, always the same."""
     dice = random.Random(7)
-    names = [name for name in presets() if name.startswith(("llama", "gpt", "qwen", "mixtral", "bert", "vit", "gemma"))]
+    families: dict[str, list[str]] = {}
+    for name, row in presets().items():
+        families.setdefault(row.family, []).append(name)
     found = [json.dumps({"ask": ask}) for ask in ("tables", "cells", "growth", "three-layers")]
     while len(found) < 300 - len(WRONG):
         settings: dict[str, Any] = {"sequence": dice.choice([128, 512, 1000, 1024])}
@@ -45,12 +47,14 @@ def requests() -> list[str]:
                               if name == "optimizer" else dice.choice([row.name for row in gpus()]) if name == "gpu"
                               else dice.choice([True, False]) if row["type"] is bool else dice.choice(["1", 2, 8, 64])
                               if row["type"] is int else row["default"])
-        request: dict[str, Any] = {"model": dice.choice(names), "settings": settings}
+        model = dice.choice(families[dice.choice(list(families))])
+        request: dict[str, Any] = {"model": model, "settings": settings}
         if dice.random() < 0.1:
             request |= {"model": "mine", "config": CONFIG}
         elif dice.random() < 0.2:
             request |= {"model": "custom", "sizes": {"layers": dice.randint(1, 90), "hidden": 64 * dice.randint(1, 80)}}
-        asks = {"estimate": 60, "chart": 10, "room": 10, "fit": 2, "levers": 3, "beside": 5, "compare": 5, "sweep": 5}
+        asks = {"estimate": 60, "chart": 10, "room": 10, "fit": 2, "levers": 3, "beside": 5, "refused": 5, "compare": 5,
+                "sweep": 5}
         ask = dice.choices(list(asks), list(asks.values()))[0]
         if ask == "compare":
             request = {"a": request, "b": {"model": "gpt2", "settings": {"sequence": 128}}}

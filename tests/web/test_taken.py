@@ -50,7 +50,8 @@ def test_thin_segments_have_letters_on_a_phone(opened: Any, address: str, more: 
         .map((one) => one.dataset.kind).length""")
     letters = page.locator(".picture .on, .picture .aside").count()
     assert letters == found > 9
-    assert page.evaluate("""(() => { const boxes = (what) => [...document.querySelectorAll(what)].map((x) => x.getBBox());
+    assert page.evaluate("""(() => {
+        const boxes = (what) => [...document.querySelectorAll(what)].map((x) => x.getBBox());
         const bars = boxes(".picture .seg");
         return boxes(".picture .aside").every((at) => {
             return bars.every((bar) => at.x + at.width <= bar.x + 1 || at.x >= bar.x + bar.width - 1); }); })()""")
@@ -93,8 +94,9 @@ def test_python_in_the_browser(opened: Any, few: None, tmp_path: Path) -> None:
         assert "unknown here: sequnce" in page.inner_text("#status")
         page.wait_for_selector("html[data-engine=two]", state="attached", timeout=60_000)
         assert "unknown here: sequnce" in page.inner_text("#status") and "Loading" not in page.inner_text("#status")
-        first = page.evaluate("""async () => { const { ask } = await import("./ask.js"), done = [];
-            const asked = (what, n) => ask({ ask: what, model: "gpt2", settings: { gpu: "H100 SXM 80GB", sequence: n } })
+        first = page.evaluate("""async () => {
+            const { ask } = await import("./ask.js"), done = [];
+            const asked = (what, n) => ask({ ask: what, model: "gpt2", settings: { gpu: "24GiB", sequence: n } })
                 .then(() => done.push(what));
             await Promise.all([asked("levers", 512), asked("fit", 512), ...[1, 2, 3].map((n) => asked("chart", n))]);
             return done; }""")

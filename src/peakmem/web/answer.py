@@ -140,6 +140,16 @@ def beside(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"beside": others(model_of(request), settings_of(request))}
 
 
+def refused(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Choices that this run has no room for, by setting, each with the error that it would be."""
+    from peakmem.web.refused import refused as tried
+
+    only(request, *RUN)
+    model, settings = model_of(request), settings_of(request)
+    estimated(model, settings)
+    return {"refused": tried(model, settings)}
+
+
 def others(model: Model, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the other implementations of this model would hold: the paper's block beside the real one."""
     from peakmem.architectures import CODE
@@ -267,7 +277,7 @@ def figure(name: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 
 
 ASKS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-    "estimate": estimate, "chart": chart, "room": room, "beside": beside, "fit": fit, "levers": levers,
-    "compare": compare, "sweep": sweep, "tables": figure("tables"),
+    "estimate": estimate, "chart": chart, "room": room, "beside": beside, "refused": refused, "fit": fit,
+    "levers": levers, "compare": compare, "sweep": sweep, "tables": figure("tables"),
     "three-layers": figure("three_layers"), "cells": figure("cells"), "growth": figure("growth"),
 }

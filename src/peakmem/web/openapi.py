@@ -21,6 +21,7 @@ ANSWERS = {
     "estimate": ("ledger", "largest", "more", "room", "beside"),
     "chart": ("ledger", "room"),
     "beside": ("beside",),
+    "refused": ("refused",),
     "room": ("gpu", "fits", "close", "spare", "need", "used", "total"),
     "fit": ("batch", "gpu"),
     "levers": ("before", "by_kind", "tried", "levers"),
@@ -75,7 +76,7 @@ def schemas() -> dict[str, Any]:
     more: dict[str, dict[str, Any]] = {
         "estimate": {**run, "lines": {"type": "integer", "minimum": 0, "maximum": 5000},
                      "timeline": {"type": "boolean"}, "allocator": {"type": "boolean"}},
-        "chart": run, "room": run, "beside": run, "fit": run, "levers": run,
+        "chart": run, "room": run, "beside": run, "refused": run, "fit": run, "levers": run,
         "sweep": {**run, "axes": {"type": "object", "minProperties": 1}},
         "compare": {"a": side, "b": side},
     }

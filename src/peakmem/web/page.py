@@ -83,6 +83,7 @@ def resting(request: dict[str, object]) -> Iterator[dict[str, object]]:
     yield {**request, "ask": "beside"}
     settings.pop("batch", None)
     yield {**request, "settings": settings, "ask": "fit"}
+    yield {**request, "settings": dict(cast("dict[str, object]", request["settings"])), "ask": "refused"}
 
 
 @cache

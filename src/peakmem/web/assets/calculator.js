@@ -49,6 +49,10 @@ export class Calculator extends HTMLElement {
     on("pin", () => { this.paint(); this.compare(); });
     on("error", () => this.fail(state.error === "unanswered" ? this.unanswered() : state.error));
     atRest(() => this.retime());
+    atRest(async (still) => {
+      const answer = await ask(request({ ask: "refused" }), "refused");
+      if (still()) this.form.refuses(answer?.refused ?? {});
+    });
     atRest((still) => this.rest(still));
     atRest(async (still) => {
       const answer = await ask(request({ ask: "beside" }), "beside");
@@ -71,6 +75,7 @@ export class Calculator extends HTMLElement {
   }
   fail(text) {
     this.error.textContent = text;
+    this.form.wrong(text);
     this.classList.toggle("stale", Boolean(text) && !current());
   }
 

@@ -24,6 +24,8 @@ export class Form {
     this.rows = Object.fromEntries(tables.fields.map((row) => [row.name, row]));
     this.controls = {};
     this.fields = {};
+    this.reasons = {};
+    this.only = {};
     this.help = h("p", { class: "small help", "aria-hidden": "true" }, POINT);
     this.file = null;
     this.element = h("form", { class: "controls form", "aria-label": "Settings", onsubmit: (event) => event.preventDefault() },
@@ -133,13 +135,48 @@ export class Form {
     return made;
   }
 
+  /** What an error is about says it, too, where it is; the fold around it opens. */
+  wrong(text) {
+    const name = (text.match(/--([a-z-]+)/)?.[1] ?? text.match(/^unknown ([a-z ]+)/i)?.[1] ?? "").trim().replace(/[- ]/g, "_").toLowerCase();
+    for (const [field, { made, said, controls }] of Object.entries(this.fields)) {
+      const hit = field === name && !made.hidden;
+      if (!hit && !made.classList.contains("wrong")) continue;
+      made.classList.toggle("wrong", hit);
+      if (hit) made.closest("details")?.setAttribute("open", "");
+      if (hit) said.textContent = plain(text);
+      for (const control of controls) control.setAttribute("aria-invalid", String(hit));
+    }
+    if (!text) this.offer();
+  }
+
+  /** Choices that would be an error are not offered; where only one is left, its field says why. */
+  refuses(found) {
+    this.only = {};
+    for (const [name, { controls: [control] }] of Object.entries(this.fields)) {
+      const not = found[name] ?? {};
+      const value = String(state.settings[name] ?? this.rows[name].default);
+      const options = control.tagName === "SELECT" ? [...control.options] : [];
+      for (const option of options) option.disabled = option.value in not && option.value !== value;
+      const left = options.length ? options.some((one) => one.value !== value && !one.disabled) : value !== String(this.rows[name].default);
+      const [why] = Object.values(not);
+      if (why && !left && !(value in not)) this.only[name] = `Only ${value} here: ${plain(why.replace(/^--\S+ \S+: /, ""))}.`;
+    }
+    this.offer();
+  }
+
   /** Settings that would change nothing: those of the other run are away, the others cannot be touched and say why. */
   idle(reasons) {
+    this.reasons = reasons;
+    this.offer();
+  }
+
+  offer() {
     for (const [name, { made, said, controls }] of Object.entries(this.fields)) {
-      const reason = reasons[name] ?? "";
+      const reason = this.reasons[name] ?? "";
+      const told = reason ? `No effect ${plain(reason)}.` : this.only[name] ?? "";
       made.hidden = reason === "in training" || reason === "in inference";
-      for (const control of controls) control.disabled = Boolean(reason);
-      said.textContent = reason ? `No effect ${plain(reason)}.` : said.usual;
+      for (const control of controls) control.disabled = Boolean(told);
+      if (!made.classList.contains("wrong")) said.textContent = told || said.usual;
     }
     for (const fold of this.element.querySelectorAll(".fold")) fold.hidden = !fold.querySelector("[data-field]:not([hidden])");
   }
