@@ -39,7 +39,7 @@ export class Grid extends HTMLElement {
         row.cells.map((cell) => h("td", { class: `cell ${cell}` }, h("span", {},
           h("span", { class: "visually-hidden" }, cell === "held" ? "in memory" : cell === "passing" ? "comes and goes" : "no")))))),
       ),
-      h("tfoot", {}, h("tr", { class: "heights" }, h("th", { scope: "row" }, h("span", { class: "long" }, "in use, MiB: highest,", h("br"), "and darker: at the end"), h("span", { class: "short" }, "MiB")), h("td", { class: "size" }),
+      h("tfoot", {}, h("tr", { class: "heights" }, h("th", { scope: "row" }, h("span", { class: "long" }, "in use, MiB: highest,", h("br"), "and stronger: at the end"), h("span", { class: "short" }, "MiB")), h("td", { class: "size" }),
         data.moments.map((one) => h("td", {}, h("span", { class: "height", style: `--peak:${(one.peak / top) * 100}%;--end:${(one.end / top) * 100}%` }, gib(one.peak, 0).replace(" MiB", "")))))));
     this.words = h("div", { class: "words" });
     this.answer = h("p", { class: "answer" }, "Press a moment to guess; the heights then appear below the grid.");
