@@ -163,8 +163,8 @@ def translated(config: Mapping[str, Any], file: str) -> tuple[dict[str, Any], li
     for _ in range(2):  # a text part may have an old name
         kind = given.get("model_type")
         if not isinstance(kind, str):
-            raise Unreadable(f"{file}: model_type is {'missing' if kind is None else printable(kind, 40)}; give the name "
-                             f"of a family, such as llama, qwen3, gpt2 or bert; {len(KNOWN)} are known, see peakmem "
+            raise Unreadable(f"{file}: model_type is {'missing' if kind is None else printable(kind, 40)}; give a "
+                             f"family's name, such as llama, qwen3, gpt2 or bert; {len(KNOWN)} are known, see peakmem "
                              "list models")
         if kind in NESTED and not (kind in FAMILIES and _tower(kind, given.get("vision_config"))):
             given = _text_part(given, NESTED[kind], file)
