@@ -14,9 +14,9 @@ from peakmem.errors import PeakmemError
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data"
 FAMILIES = (
-    "bert bloom cohere deepseek_v2 deepseek_v3 falcon gemma gemma2 gemma3_text gpt2 gpt_bigcode gpt_neox gpt_oss gptj "
-    "granite llama llama4_text mistral mixtral mpt olmo2 opt phi phi3 qwen2 qwen3 qwen3_5_text qwen3_moe qwen3_next "
-    "roberta stablelm starcoder2 t5 vit"
+    "bert bloom cohere convnext convnextv2 deepseek_v2 deepseek_v3 deit dinov2 dinov2_with_registers falcon gemma "
+    "gemma2 gemma3_text gpt2 gpt_bigcode gpt_neox gpt_oss gptj granite llama llama4_text mistral mixtral mpt olmo2 "
+    "opt phi phi3 qwen2 qwen3 qwen3_5_text qwen3_moe qwen3_next roberta stablelm starcoder2 t5 vit"
 ).split()
 """Values of model_type in the grid."""
 AXES: Mapping[str, tuple[Any, ...]] = {

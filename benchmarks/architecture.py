@@ -23,12 +23,13 @@ from peakmem.estimate.interpret import interpret
 from peakmem.estimate.replay import size
 from peakmem.estimate.settings import structure_of
 from peakmem.estimate.tape import Phase
-from peakmem.readers.hf_config import from_config
+from peakmem.readers.hf_config import CLASSES, from_config
 from peakmem.setup import Setup
 from peakmem.tables.pictures import grids_of
 from peakmem.trace import record as tracing
 
 DTYPES = {"bf16": ("bf16", None), "fp32": ("fp32", None), "amp": ("fp32", "bf16"), "fp16": ("fp16", None)}
+TASKS = {"ImageClassification": "image", "MaskedLM": "mlm"}
 LEVERS: Mapping[str, Mapping[str, Any]] = {
     "plain": {}, "checkpointing": {"checkpointing": True}, "lora": {"lora": {"r": 8, "alpha": 16}},
     "accumulation": {"accumulation": 3},
@@ -39,7 +40,8 @@ def pictures_of(config: Mapping[str, Any], sequence: int, size: Sequence[int]) -
     """What the records say of pictures, where the model takes them of any size."""
     model = from_config(config)
     if "any_size" not in model.switches:
-        return {"task": "image-text" if "sees" in model.switches else "causal"}
+        seen = "image-text" if "sees" in model.switches else "causal"
+        return {"task": TASKS.get(CLASSES.get(model.architecture, "").rpartition("For")[2], seen)}
     said = dict(zip(("images", "image_height", "image_width"), size, strict=True))
     grid = grids_of(model, Setup.of(sequence=sequence, **said))
     return {"task": "image-text", "pictures": said, "grid": grid}

@@ -37,6 +37,9 @@ from tests.generations import compared, grouped, model_of, setup_of
 
 T5 = {"model_type": "t5", "d_model": 48, "d_kv": 8, "d_ff": 56, "num_layers": 3, "num_decoder_layers": 4,
       "num_heads": 4, "vocab_size": 97, "relative_attention_num_buckets": 12, "decoder_start_token_id": 0}
+VIT = {"model_type": "vit", "hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3,
+       "num_attention_heads": 6, "image_size": 40, "patch_size": 8}
+CONVNEXT = {"model_type": "convnext", "hidden_sizes": [12, 20], "depths": [2, 3], "num_stages": 2, "image_size": 40}
 CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "t5": T5,
     "t5 1.1": T5 | {"d_kv": 10, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
@@ -49,13 +52,17 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
              "architectures": ["BertForMaskedLM"]},
     "roberta": {"model_type": "roberta", "hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3,
                 "num_attention_heads": 6, "vocab_size": 97, "max_position_embeddings": 40},
-    "vit": {"model_type": "vit", "hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3,
-            "num_attention_heads": 6, "image_size": 40, "patch_size": 8},
+    "vit": VIT,
     "clip": {"model_type": "clip", "projection_dim": 24,
              "text_config": {"hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3, "vocab_size": 97,
                              "num_attention_heads": 6, "max_position_embeddings": 40},
              "vision_config": {"hidden_size": 40, "intermediate_size": 44, "num_hidden_layers": 2,
                                "num_attention_heads": 4, "image_size": 40, "patch_size": 8}},
+    "deit": VIT | {"model_type": "deit"},
+    "dinov2": VIT | {"model_type": "dinov2"},
+    "dinov2 with registers": VIT | {"model_type": "dinov2_with_registers", "use_swiglu_ffn": True},
+    "convnext": CONVNEXT,
+    "convnextv2": CONVNEXT | {"model_type": "convnextv2"},
     "resnet": {"model_type": "resnet", "embedding_size": 12, "hidden_sizes": [20, 24], "depths": [2, 3]},
 }
 ALONE: dict[str, Any] = {"hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 4, "vocab_size": 97,
@@ -127,7 +134,9 @@ def settings() -> Iterator[dict[str, Any]]:
     configs = {**CONFIGS, **DECODERS, **SEEING}
     turns = product(configs, PRECISIONS, ("sdpa", "eager"))
     for i, (name, precision, attention) in enumerate(turns):
-        if name == "resnet" and attention == "sdpa" or name not in ("t5", "whisper") and precision[-1] != "6":
+        if name in ("resnet", "convnext", "convnextv2") and attention == "sdpa":
+            continue
+        if name not in ("t5", "whisper") and precision[-1] != "6":
             continue
         if name in (DECODERS | SEEING) and precision == "fp16":
             continue
@@ -144,7 +153,7 @@ def inputs_of(config: Mapping[str, Any], batch: int, dtype: torch.dtype, device:
     if kind == "whisper":
         frames = 2 * config["max_source_positions"]
         return {"input_features": torch.empty(batch, config["num_mel_bins"], frames, dtype=dtype, device=device)}
-    if kind not in ("vit", "dinov2", "clip", "resnet"):
+    if kind != "clip" and not CLASSES.get(kind, "").endswith("ForImageClassification"):
         return tokens
     pixels = {"pixel_values": torch.empty(batch, 3, SIDE, SIDE, dtype=dtype, device=device)}
     return tokens | pixels if kind == "clip" else pixels

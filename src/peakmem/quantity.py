@@ -41,6 +41,7 @@ LEGEND: Mapping[str, str] = {
     "si": "patches of an image and a class token",
     "i": "image side in pixels",
     "N": "patches of an image",
+    "ct": "tokens before the patches of an image",
     "D": "width on which towers are projected",
     "ho": "width of what the image tower hands over",
     "pt": "frames in one patch",

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from peakmem import estimate
+from peakmem.readers import hf_config
 from peakmem.readers.hf_config import from_config
 from tests.architectures import (
     test_classics,
+    test_classifiers,
     test_decoders,
     test_encoder_decoders,
     test_encoders,
@@ -41,6 +43,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     **{name: test_moe.SIZES | config for name, config in test_moe.VARIANTS.items()},
     **{name: test_open_models.SIZES | config for name, config in test_open_models.VARIANTS.items()},
     **{name: test_recent.BASE | config for name, config in test_recent.VARIANTS.items()},
+    **test_classifiers.VARIANTS,
     **{name: config for name, config in test_towers.VARIANTS.items() if name in test_towers.TRAINS},
     **test_vision_language.VARIANTS,
 }
@@ -49,10 +52,10 @@ CLASSES = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM",
            "t5": "AutoModelForSeq2SeqLM",
            "mt5": "AutoModelForSeq2SeqLM",
            "whisper": "WhisperForConditionalGeneration", "vit": "AutoModelForImageClassification",
-           "dinov2": "AutoModelForImageClassification",
            "resnet": "AutoModelForImageClassification", "clip": "CLIPModel", "llava": "AutoModelForImageTextToText",
            **dict.fromkeys(("gemma3", "paligemma"), "AutoModelForImageTextToText"),
-           **dict.fromkeys(test_vision_language.KINDS, "AutoModelForImageTextToText")}
+           **dict.fromkeys(test_vision_language.KINDS, "AutoModelForImageTextToText"),
+           **{family: hf_config.CLASSES[family] for family in test_classifiers.FAMILIES}}
 BATCH, TOKENS = 2, 24
 
 
@@ -88,7 +91,7 @@ def batch_of(made: Any) -> dict[str, Any]:
                 "pixel_values": torch.randn(BATCH, images.num_channels, images.image_size, images.image_size)}
     if made.model_type in test_vision_language.KINDS:
         return test_vision_language.batch_of(made, ids)
-    if made.model_type in ("vit", "dinov2", "resnet"):
+    if made.model_type in {"vit", "resnet", *test_classifiers.FAMILIES}:
         side = getattr(made, "image_size", 224)
         return {"pixel_values": torch.randn(BATCH, made.num_channels, side, side),
                 "labels": torch.randint(0, made.num_labels, (BATCH,))}

@@ -20,6 +20,7 @@ from peakmem.readers.hf_config import CLASSES, from_config
 from peakmem.setup import Setup
 from tests.architectures import (
     test_classics,
+    test_classifiers,
     test_decoders,
     test_encoder_decoders,
     test_kin,
@@ -32,7 +33,8 @@ from tests.architectures import (
 from tests.estimate.traced_module import estimated, traced
 
 MODULES = ((test_classics, ""), (test_decoders, "SIZES"), (test_encoder_decoders, ""), (test_kin, "BASE"),
-           (test_moe, "SIZES"), (test_newest, ""), (test_open_models, ""), (test_recent, "BASE"), (test_towers, ""))
+           (test_moe, "SIZES"), (test_newest, ""), (test_open_models, ""), (test_classifiers, ""),
+           (test_recent, "BASE"), (test_towers, ""))
 FAMILIES: dict[str, dict[str, Any]] = {
     name: (getattr(module, sizes) if sizes else {}) | config
     for module, sizes in MODULES for name, config in module.VARIANTS.items()}

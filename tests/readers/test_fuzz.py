@@ -74,7 +74,8 @@ def test_any_fields(config: dict[str, Any]) -> None:
         return one_line(error)
     assert 0 < model.kv_heads <= model.heads and model.heads % model.kv_heads == 0
     assert min(model.layers, model.hidden, model.head_size) > 0
-    assert (model.feed_forward > 0) == (model.architecture != "resnet")  # convolutions alone
+    convolves = model.architecture in ("resnet", "convnext", "convnextv2")
+    assert (model.feed_forward > 0) != convolves
     assert len(model.layer_kinds) in (0, model.layers)
     assert ("sliding" in model.layer_kinds) <= (model.window > 0)
     assert model.experts_per_token <= model.experts

@@ -45,7 +45,7 @@ def same(model: Model, config: Any) -> None:
         assert model.layers == len(model.layer_kinds) == sum(stacks)
         assert (model.hidden, model.heads, model.vocabulary) == (config.hidden_size, heads, config.vocab_size)
         return
-    if model.architecture == "resnet":
+    if model.architecture in ("resnet", "convnext", "convnextv2"):
         assert (model.layers, model.hidden) == (sum(config.depths), config.hidden_sizes[-1])
         assert (model.classes, model.channels) == (config.num_labels, config.num_channels)
         return
@@ -68,20 +68,21 @@ def same(model: Model, config: Any) -> None:
     assert model.head_size == (get("head_dim") or config.hidden_size // heads)
     assert model.vocabulary == (get("vocab_size") or 0)
     assert model.tied == bool(getattr(config, "tie_word_embeddings", False))
-    if model.architecture == "vit":
+    if model.architecture in ("vit", "deit", "dinov2", "dinov2_with_registers"):
         assert (model.image, model.patch, model.channels, model.classes) == (
             config.image_size,
             config.patch_size,
             config.num_channels,
             config.num_labels,
         )
-        assert model.positions == (config.image_size // config.patch_size) ** 2 + 1
+        tokens = 2 if model.architecture == "deit" else 1
+        assert model.positions == (config.image_size // config.patch_size) ** 2 + tokens
     if model.architecture in ("gpt2", "bert"):
         assert model.positions == config.max_position_embeddings
     if model.architecture == "bert":
         assert model.token_types == config.type_vocab_size
     wide = get("moe_intermediate_size", "intermediate_size", "ffn_dim", "ffn_hidden_size", "n_inner")
-    wanted = wide or 4 * config.hidden_size
+    wanted = wide or getattr(config, "mlp_ratio", 4) * config.hidden_size
     assert (model.expert_feed_forward or model.feed_forward) == wanted
     if model.experts:
         assert (model.experts, model.experts_per_token) == (

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, linear
+from peakmem.architectures.picture_classifier import GENERATES, INPUTS, LOSSES, classified
 from peakmem.estimate.inplace import add_into
-from peakmem.estimate.losses import cross_entropy, total
 from peakmem.estimate.ops import activation
-from peakmem.estimate.outputs import hand_out
 from peakmem.estimate.pictures import batch_norm, max_pool, mean_over_picture
 from peakmem.estimate.shapes import view
 from peakmem.estimate.structure import Structure
@@ -19,10 +18,8 @@ from peakmem.estimate.tape import Tensor, scope
 from peakmem.estimate.weights import convolution, project
 
 MIRRORS = "transformers 5.24.0 models/resnet/modeling_resnet.py"
-INPUTS = {"pixel_values": ("b c i i'", ""), "labels": ("b", "int64")}
-LOSSES = ("upcast", "sum")
-GENERATES = False
 CHECKPOINTS = False
+__all__ = ["CHECKPOINTS", "GENERATES", "INPUTS", "LOSSES", "MIRRORS", "define", "forward"]
 
 
 def define(m: Structure) -> Definition:
@@ -75,17 +72,13 @@ def has_shortcut(m: Structure, stage: int) -> bool:
 
 
 def forward(m: Structure, pixel_values: Tensor, labels: Tensor | None = None) -> Tensor:
-    hidden, pooled = model(m, pixel_values)
+    return classified(m, lambda: logits(m, pixel_values), labels)
+
+
+def logits(m: Structure, pixels: Tensor) -> tuple[Tensor, ...]:
+    hidden, pooled = model(m, pixels)
     with scope("classifier"):
-        logits = project(view(pooled, f"b ch{stages(m)}"), "1")
-    if m.run == "inference":
-        return logits
-    hand_out(logits)
-    if labels is None:
-        del hidden, pooled  # the sum is made outside the model
-        return total(logits)
-    with scope("loss"):
-        return cross_entropy(logits, labels)
+        return project(view(pooled, f"b ch{stages(m)}"), "1"), hidden, pooled
 
 
 def model(m: Structure, pixels: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from peakmem.architectures import picture_classifier
 from peakmem.architectures.definition import Definition, Layers, Row, layer_norm, linear
+from peakmem.architectures.picture_classifier import GENERATES, INPUTS, LOSSES
 from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
-from peakmem.estimate.losses import cross_entropy, total
 from peakmem.estimate.ops import activation, add, dropout
-from peakmem.estimate.outputs import hand_out
 from peakmem.estimate.shapes import cat, expand, select, split_heads, swap
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
 from peakmem.estimate.weights import convolution, project
 
 MIRRORS = "transformers 5.24.0 models/vit/modeling_vit.py"
-INPUTS = {"pixel_values": ("b c i i'", ""), "labels": ("b", "int64")}
-LOSSES = ("upcast", "sum")
-GENERATES = False
+__all__ = ["GENERATES", "INPUTS", "LOSSES", "MIRRORS", "define", "forward"]
 
 
 def define(m: Structure) -> Definition:
@@ -56,17 +54,12 @@ def forward(m: Structure, pixel_values: Tensor, labels: Tensor | None = None) ->
 def classified(m: Structure, labels: Tensor | None, run: Callable[[], Tensor],
                pool: Callable[[Tensor], Tensor]) -> Tensor:
     """XxxForImageClassification: `run` gives the last hidden states, `pool` what the classifier reads of them."""
-    hidden = run()
-    pooled = pool(hidden)
-    logits = project(pooled, "classifier")
-    if m.run == "inference":
-        return logits
-    hand_out(logits)
-    if labels is None:
-        del hidden, pooled  # the sum is made outside the model
-        return total(logits)
-    with scope("loss"):
-        return cross_entropy(logits, labels)
+    def logits() -> tuple[Tensor, ...]:
+        hidden = run()
+        pooled = pool(hidden)
+        return project(pooled, "classifier"), hidden, pooled
+
+    return picture_classifier.classified(m, logits, labels)
 
 
 def model(m: Structure, pixels: Tensor) -> Tensor:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from peakmem.estimate.contrastive import divide
 from peakmem.estimate.layout import dims
 from peakmem.estimate.node import Node
-from peakmem.estimate.ops import autocast_fp32, result_like
+from peakmem.estimate.ops import add, autocast_fp32, mean_last, mul, result_like, shift
 from peakmem.estimate.shapes import shaped
-from peakmem.estimate.tape import Tensor, scope
+from peakmem.estimate.tape import Tensor, current, scope
 from peakmem.estimate.weights import weight
 
 
@@ -48,11 +49,33 @@ def mean_over_picture(x: Tensor) -> Tensor:
     return n.output(out)
 
 
-def mean_over(x: Tensor, at: int) -> Tensor:
-    """mean over one dimension: the gradient is expanded, then divided, a full tensor (MeanBackward1)."""
+def mean_over(x: Tensor, at: int, count: int = 1) -> Tensor:
+    """mean over dimensions, which go: the gradient is expanded, then divided (MeanBackward1)."""
     n = Node("mean", x)
-    out = n.makes(x.dims[:at] + x.dims[at + 1:], x.dtype, None, "mean")
+    out = n.makes(x.dims[:at] + x.dims[at + count:], x.dtype, None, "mean")
     n.gradient(0)
+    return n.output(out)
+
+
+def response_norm(x: Tensor) -> Tensor:
+    """ConvNextV2GRN on (b, rows, columns, channels): each channel times how loud it is among all."""
+    loudness = vector_norm(x)
+    among = divide(loudness, shift(mean_last(loudness)))
+    return add(add(mul(weight("weight"), mul(x, among)), weight("bias")), x)
+
+
+def vector_norm(x: Tensor) -> Tensor:
+    """linalg.vector_norm over rows and columns, kept as ones: keeps its input and its result.
+
+    Autocast asks for an fp32 result, without a copy of the input (fp32_set_opt_dtype).
+    Source: FunctionsManual.cpp, linalg_vector_norm_backward: `grad * (self / norm).masked_fill_(norm == 0, 0)`.
+    """
+    n = Node("vector_norm", x)
+    n.saves(x, f"direction of {n.scope}")
+    dtype = "fp32" if current().autocast else x.dtype
+    out = n.makes((x.dims[0], (), (), x.dims[3]), dtype, None, "norm")
+    n.keeps(out, f"divisor of the gradient in {n.scope}")
+    n.gradient(0, dims=x.dims, dtype=dtype, memory=x.memory, temporaries=((x.dims, dtype), (out.dims, "bool")))
     return n.output(out)
 
 

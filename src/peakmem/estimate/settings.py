@@ -230,7 +230,7 @@ def sizes_of(model: Model, setup: Setup) -> dict[str, Any]:
         patches = (model.image // model.patch) ** 2
         numbers = {"i": model.image, "N": patches} | numbers
         if not model.vocabulary and "words" not in model.sizes:
-            numbers["s"] = patches + 1
+            numbers["s"] = patches + model.sizes.get("ct", 1)
     return numbers
 
 

@@ -105,7 +105,7 @@ class Structure:
         return dict(self.counts)[letter]
 
     def drops(self, kind: str) -> bool:
-        """Whether this dropout runs: `attention`, `hidden` or `embedding`."""
+        """Whether this dropout runs: `attention`, `hidden`, `embedding` or `path`, which leaves blocks out."""
         return kind in self.dropouts
 
     def kernel(self, kind: str = "full") -> str:

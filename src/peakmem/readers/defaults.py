@@ -12,6 +12,7 @@ from typing import Any
 from peakmem.readers.defaults_encoders import ENCODER_ALIASES, ENCODERS
 from peakmem.readers.defaults_kin import KIN, KIN_ALIASES
 from peakmem.readers.defaults_llama_kin import LLAMA_KIN, LLAMA_KIN_ALIASES
+from peakmem.readers.defaults_pictures import PICTURES
 from peakmem.readers.defaults_recent import RECENT, RECENT_ALIASES
 from peakmem.readers.defaults_towers import TOWER_ALIASES, TOWERS
 
@@ -87,7 +88,7 @@ DEFAULTS: Mapping[str, Row] = {
     **KIN,
     **ENCODERS,
     **LLAMA_KIN,
-    **TOWERS,
+    **TOWERS, **PICTURES,
     "mpt": {"d_model": 2048, "n_heads": 16, "n_layers": 24, "max_seq_len": 2048, "vocab_size": 50368,
             "attn_config": None, "tie_word_embeddings": True},
     "gpt2": {"vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": None,

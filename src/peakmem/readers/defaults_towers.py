@@ -42,10 +42,6 @@ TOWERS: Mapping[str, Row] = {
     "resnet": {"num_channels": 3, "embedding_size": 64, "hidden_sizes": (256, 512, 1024, 2048),
                "depths": (3, 4, 6, 3), "layer_type": "bottleneck", "hidden_act": "relu",
                "downsample_in_first_stage": False, "downsample_in_bottleneck": False},
-    "dinov2": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "mlp_ratio": 4,
-               "hidden_act": "gelu", "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-               "image_size": 224, "patch_size": 14, "num_channels": 3, "qkv_bias": True, "drop_path_rate": 0.0,
-               "use_swiglu_ffn": False, "use_mask_token": True},
     "clip": {"text_config": None, "vision_config": None, "projection_dim": 512},
 }
 
@@ -104,6 +100,7 @@ QWEN_TEXT: Mapping[str, Row] = {
 TOWER_ALIASES: Mapping[str, Mapping[str, str]] = {
     "whisper": {"hidden_size": "d_model", "num_hidden_layers": "encoder_layers",
                 "num_attention_heads": "encoder_attention_heads", "num_key_value_heads": "encoder_attention_heads"},
+    **dict.fromkeys(("convnext", "convnextv2"), {"num_hidden_layers": "num_stages"}),
     **dict.fromkeys(("t5", "mt5"), {"hidden_size": "d_model", "num_attention_heads": "num_heads",
                                     "num_hidden_layers": "num_layers", "head_dim": "d_kv"}),
 }

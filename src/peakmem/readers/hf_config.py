@@ -31,6 +31,10 @@ empty_window       Qwen2-MoE: no window is one of 0 tokens, whose mask is made a
 swapped_qk_norm    norms on q and k, their heads swapped
 turned_qk_norm     norms on q and k, turned    unturned_full  EXAONE: full layers do not turn queries and keys
 gated              the feed-forward has a gate      scaled_output  the last hidden states times a number
+drop_path          stochastic depth                 registers      DINOv2: tokens of no patch beside the class token
+layer_scale        ConvNeXt: a trained factor on what a layer adds
+response_norm      ConvNeXt V2: channels by how loud they are
+mask_token         DINOv2: a token for hidden patches, not used here
 
 `feed_forward` is that of the dense layers, or of an expert where all layers are experts. `positions` are rows of a
 learned table (OPT: two more than positions). `Model.sizes` of OPT: "e", width of the word embeddings.
@@ -74,9 +78,10 @@ FAMILIES: Mapping[str, str] = {
     "qwen2_vl": "vision_language.qwen2_vl", "qwen2_5_vl": "vision_language.qwen2_5_vl",
     "qwen3_vl": "vision_language.qwen3_vl",
     "qwen3_vl_moe": "vision_language.qwen3_vl_moe", "qwen3_5": "vision_language.qwen3_5", "clip": "towers.clip",
-    "dinov2": "towers.dinov2",
     "whisper": "encoder_decoders.whisper", "iquestcoder": "decoders.llama",
     "gpt_neo": "classics.gpt_neo",
+    "deit": "pictures.deit", "dinov2": "pictures.dinov2", "dinov2_with_registers": "pictures.dinov2",
+    "convnext": "pictures.convnext", "convnextv2": "pictures.convnext",
     **{name: f"llama_kin.{name}" for name in (
         "arcee", "cohere2", "cwm", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4", "granitemoe", "helium",
         "hunyuan_v1_dense", "hunyuan_v1_moe", "ministral3", "nemotron")},
@@ -95,7 +100,11 @@ CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedL
                               "electra": "ElectraForMaskedLM", "mpnet": "MPNetForMaskedLM",
                               "modernbert": "ModernBertForMaskedLM",
                               "xlm-roberta": "XLMRobertaForMaskedLM", "camembert": "CamembertForMaskedLM",
-                              "resnet": "ResNetForImageClassification",
+                              "resnet": "ResNetForImageClassification", "deit": "DeiTForImageClassification",
+                              "convnext": "ConvNextForImageClassification",
+                              "convnextv2": "ConvNextV2ForImageClassification",
+                              "dinov2": "Dinov2ForImageClassification",
+                              "dinov2_with_registers": "Dinov2WithRegistersForImageClassification",
                               "llava": "LlavaForConditionalGeneration",
                               "qwen2_vl": "Qwen2VLForConditionalGeneration",
                               "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration",
@@ -104,7 +113,7 @@ CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedL
                               "paligemma": "PaliGemmaForConditionalGeneration",
                               "gemma3": "Gemma3ForConditionalGeneration",
                               "gemma4": "Gemma4ForConditionalGeneration", "qwen3_5": "Qwen3_5ForConditionalGeneration",
-                              "clip": "CLIPModel", "dinov2": "Dinov2ForImageClassification",
+                              "clip": "CLIPModel",
                               "whisper": "WhisperForConditionalGeneration"}
 NESTED: Mapping[str, str] = {"gemma3": "gemma3_text", "gemma4": "gemma4_text", "llama4": "llama4_text",
                              "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text",

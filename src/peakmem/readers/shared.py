@@ -135,6 +135,27 @@ def side(f: Fields, name: str) -> int:
     return f.count(name, most=10**6)
 
 
+def stages(f: Fields) -> tuple[list[int], list[int]]:
+    """Channels of each stage, and its layers. Errors: Unreadable, Impossible."""
+    found: list[list[int]] = []
+    for name in ("hidden_sizes", "depths"):
+        value = f.value(name)
+        if not isinstance(value, (list, tuple)) or not 0 < len(value) < 10:
+            raise f.wrong(name, "give a list with one number for each of at most nine stages")
+        if name not in f.given:
+            f.assume(name, ", ".join(str(number) for number in value))
+        found.append([Fields(f.file, {name: number}, {}).count(name, most=10**6) for number in value])
+    widths, depths = found
+    if len(widths) != len(depths):
+        raise Impossible(f"{f.file}: hidden_sizes has {len(widths)} entries, depths {len(depths)}; give as many")
+    return widths, depths
+
+
+def kinds_of_stages(depths: list[int]) -> tuple[str, ...]:
+    """The kind of each layer: its stage, and whether it is the first there."""
+    return tuple(f"stage {i}" + ("" if j else ", first") for i, count in enumerate(depths, 1) for j in range(count))
+
+
 def refuse(f: Fields, name: str, why: str) -> None:
     """A switch that makes another network of it. Errors: Impossible."""
     if f.flag(name):

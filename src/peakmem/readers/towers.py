@@ -7,10 +7,9 @@ from typing import Any
 
 from peakmem.errors import Impossible, Unreadable, printable
 from peakmem.model import Model
-from peakmem.readers.classics import vit
 from peakmem.readers.defaults_towers import CLIP_TEXT, CLIP_VISION
 from peakmem.readers.fields import Fields
-from peakmem.readers.shared import Sizes, architecture, head_size, labels, layers, side
+from peakmem.readers.shared import Sizes, head_size, kinds_of_stages, labels, layers, side, stages
 
 
 def part(f: Fields, name: str, defaults: Mapping[str, Any]) -> Fields:
@@ -59,16 +58,9 @@ def clip_vision(f: Fields) -> Model:
 
 def resnet(f: Fields) -> Sizes:
     """ResNet: stages of layers; the file says nothing of the size of pictures."""
-    widths, depths, stem = f.value("hidden_sizes"), f.value("depths"), f.count("embedding_size")
-    for name, value in (("hidden_sizes", widths), ("depths", depths)):
-        if not isinstance(value, (list, tuple)) or not 0 < len(value) < 10:
-            raise f.wrong(name, "give a list with one number for each of at most nine stages")
-        if name not in f.given:
-            f.assume(name, ", ".join(str(number) for number in value))
-    if len(widths) != len(depths):
-        raise Impossible(f"{f.file}: hidden_sizes has {len(widths)} entries, depths {len(depths)}; give as many")
-    sizes = {"ch0": stem} | {f"ch{i}": _entry(f, "hidden_sizes", width) for i, width in enumerate(widths, 1)}
-    counts = [_entry(f, "depths", depth) for depth in depths]
+    stem = f.count("embedding_size")
+    widths, counts = stages(f)
+    sizes = {"ch0": stem} | {f"ch{i}": width for i, width in enumerate(widths, 1)}
     layer = f.value("layer_type")
     if layer not in ("bottleneck", "basic"):
         raise f.wrong("layer_type", "give bottleneck or basic")
@@ -77,37 +69,12 @@ def resnet(f: Fields) -> Sizes:
     strided = f.flag("downsample_in_first_stage")
     facts = {"basic_layers": layer == "basic", "first_stride": strided, "first_shortcut": strided or widths[0] != stem,
              "early_stride": f.flag("downsample_in_bottleneck")}
-    kinds = [f"stage {i}" + ("" if j else ", first") for i, count in enumerate(counts, 1) for j in range(count)]
+    kinds = kinds_of_stages(counts)
     f.notes += ["pictures of 224 × 224 unless --image says otherwise",
                 "cuDNN's workspaces and the reserve of its batch norm are not counted: the library chooses them"]
     return {
-        "layers": len(kinds), "layer_kinds": tuple(kinds), "hidden": sizes[f"ch{len(widths)}"], "heads": 1,
+        "layers": len(kinds), "layer_kinds": kinds, "hidden": sizes[f"ch{len(widths)}"], "heads": 1,
         "kv_heads": 1, "head_size": 1, "feed_forward": 0, "activation": f.activation("hidden_act"), "image": 224,
         "patch": 1, "channels": f.count("num_channels"), "classes": labels(f), "sizes": sizes,
         "switches": frozenset(name for name, on in facts.items() if on),
     }
-
-
-def _entry(f: Fields, name: str, value: Any) -> int:
-    """One number of a list."""
-    return Fields(f.file, {name: value}, {}).count(name, most=10**6)
-
-
-def dinov2(f: Fields) -> Sizes:
-    """DINOv2: ViT with a feed-forward of mlp_ratio × hidden, or a gated one of two thirds of that."""
-    if f.fraction("drop_path_rate"):
-        raise Impossible(f"{f.file}: {f.said('drop_path_rate')}: whole branches are dropped by chance, which peakmem "
-                         "does not know; set it to 0")
-    gated = f.flag("use_swiglu_ffn")
-    wide = f.count("hidden_size") * f.count("mlp_ratio")
-    sizes = vit(f, (wide * 2 // 3 + 7) // 8 * 8 if gated else wide)
-    if gated:
-        f.notes.append("hidden_act is not used: the gated feed-forward has silu")
-        sizes["activation"] = "silu"
-    switches = {"gated"} if gated else set()
-    switches |= {"mask_token"} if f.flag("use_mask_token") else set()
-    if architecture(f) == "Dinov2Model":
-        f.notes.append("Dinov2Model is trained as Dinov2ForImageClassification, with a classifier; --run inference is "
-                       "the class itself")
-        switches |= {"bare"}
-    return sizes | {"switches": sizes["switches"] | switches}

@@ -74,7 +74,7 @@ def encoder(kind: str, layers: int, hidden: int, heads: int, **more: Any) -> Con
 
 
 ROWS = ("model_rows", "kin_model_rows", "open_model_rows", "recent_model_rows", "tower_model_rows",
-        "diffusion_model_rows", "newest_model_rows", "default_model_rows")
+        "picture_model_rows", "diffusion_model_rows", "newest_model_rows", "default_model_rows")
 """Modules with rows: the names that are asked for most come first."""
 
 

@@ -44,8 +44,9 @@ def resize(model: Model, /, **given: Any) -> Model:
     _widths(model, sizes, new, notes)
     if "layers" in sizes and model.layer_kinds:
         new["layer_kinds"] = _kinds(model, sizes["layers"])
-    if "image" in sizes or "patch" in sizes:
-        new["positions"] = (new.get("image", model.image) // new.get("patch", model.patch)) ** 2 + 1
+    if model.positions and model.image and ("image" in sizes or "patch" in sizes):
+        more = model.positions - (model.image // model.patch) ** 2
+        new["positions"] = (new.get("image", model.image) // new.get("patch", model.patch)) ** 2 + more
     if "tied" in given:
         if not model.vocabulary:
             raise Impossible(f"--tied: {model.name} has no embedding that a head could share")
@@ -57,7 +58,7 @@ def resize(model: Model, /, **given: Any) -> Model:
 
 def _stuck(model: Model) -> set[str]:
     """What one number cannot change: stages and towers have sizes of their own, and several stacks their layers."""
-    if model.architecture in ("resnet", "unet_2d_condition"):
+    if model.architecture in ("resnet", "unet_2d_condition", "convnext", "convnextv2"):
         return {"layers", "hidden", "heads", "kv_heads", "head_size", "patch"}
     if model.architecture == "nemotron-nas":  # each layer has a width of its own
         return {"hidden", "feed_forward"}
@@ -125,6 +126,7 @@ def _consistent(model: Model) -> None:
 
     if model.kv_heads > model.heads or model.heads % model.kv_heads:
         refuse(f"--kv-heads {model.kv_heads:,} must divide --heads {model.heads:,}")
+    pictures = model.image > 0 and not model.vocabulary
     alike = model.architecture in ("gpt2", "gpt_neo", "gpt_neox", "opt", *ENCODERS, "clip", "whisper", "bloom", "mpt",
                                    "gptj")
     fixed = alike or model.architecture in ("falcon", "stablelm", "gpt_bigcode")
@@ -133,15 +135,17 @@ def _consistent(model: Model) -> None:
     if "multi_query" in model.switches and model.kv_heads != 1:
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} with multi_query has one")
     alike |= fixed and model.architecture != "stablelm" and not model.switches & {"multi_query", "grouped_qkv"}
-    if model.kv_heads != model.heads and (alike or model.architecture in ("vit", "dinov2")):
+    if model.kv_heads != model.heads and (alike or pictures):
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} has as many as --heads {model.heads:,}")
     rotary = model.architecture == "modernbert" or model.architecture not in (
-        "gpt2", "gpt_neo", "opt", *ENCODERS, "t5", "mt5", "clip", "whisper", "resnet", "vit", "dinov2",
-        "unet_2d_condition", "dit", "bloom", "mpt", "gpt_bigcode", "mamba")
-    if rotary and model.head_size % 2:
+        "gpt2", "gpt_neo", "opt", *ENCODERS, "t5", "mt5", "clip", "whisper", "bloom", "mpt", "gpt_bigcode", "mamba")
+    if rotary and not pictures and model.head_size % 2:
         refuse(f"--head-size {model.head_size:,} is odd; rotary positions need an even number")
     if model.experts_per_token > model.experts:
         refuse(f"--experts-per-token {model.experts_per_token:,} is more than --experts {model.experts:,}")
+    coarsest = max((size for name, size in model.sizes.items() if name[0] == "p" and name[1:].isdigit()), default=1)
+    if model.image % coarsest:
+        refuse(f"--image {model.image:,} is no multiple of {coarsest}, the patch of the last stage")
     if 0 < model.image < model.patch:
         refuse(f"--patch {model.patch:,} is larger than --image {model.image:,}")
 

@@ -47,6 +47,7 @@ def build(
 
     known = {key: value for key, value in config.items() if key not in _IGNORED}
     settings = transformers.AutoConfig.for_model(**known)
+    settings.architectures = []  # where a task has several classes, the first of them
     settings.use_cache = settings.get_text_config().use_cache = False
     if task == "seq2seq" and getattr(settings, "decoder_start_token_id", None) is None:
         settings.decoder_start_token_id = settings.pad_token_id or 0  # its value decides no size
@@ -77,7 +78,7 @@ def _set_dropouts(settings: Any, probability: float) -> None:
     for name, value in vars(settings).items():
         if hasattr(value, "to_dict"):
             _set_dropouts(value, probability)
-        elif ("dropout" in name or name.endswith("pdrop")) and type(value) in (int, float):
+        elif ("dropout" in name or name.endswith("pdrop") or name == "drop_path_rate") and type(value) in (int, float):
             vars(settings)[name] = probability  # past the check of its type: MPT's attn_pdrop is an int
 
 
@@ -191,7 +192,8 @@ def batch(
     Their pixels are fp32, as the processor returns them.
     """
     if task == "image":
-        side = config.image_size if isinstance(config.image_size, (tuple, list)) else (config.image_size,) * 2
+        size_of = getattr(config, "image_size", 224)  # where no file says it
+        side = size_of if isinstance(size_of, (tuple, list)) else (size_of,) * 2
         pixels = torch.empty(size, config.num_channels, *side, dtype=dtype, device=device)
         return {"pixel_values": pixels, "labels": torch.empty(size, dtype=torch.int64, device=device)}
     if sequence is None:

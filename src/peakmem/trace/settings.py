@@ -143,7 +143,9 @@ def setting_of(config: Mapping[str, Any], model: Model, setup: Setup) -> dict[st
     stored = stored_of(model, setup)
     if autocast and (stored is not None or loaded_low(setup)):
         dtype = autocast  # what is not packed is loaded in 16 bits, as transformers does
-    eager = setup.attention == "eager" or ("eager_only" in model.switches and setup.attention == "auto")
+    convolves = model.image > 0 and not model.feed_forward  # there is no attention, and its class knows no other name
+    eager = convolves or setup.attention == "eager" or (
+        "eager_only" in model.switches and setup.attention == "auto")
     setting: dict[str, Any] = {
         "config": dict(config),
         "task": task_of(model, setup),
