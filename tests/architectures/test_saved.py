@@ -135,7 +135,8 @@ def saved_by_pytorch(config: dict[str, Any]) -> Counter[int]:
 def saved_by_peakmem(config: dict[str, Any]) -> Counter[int]:
     model = from_config(config)
     tokens = {} if not model.vocabulary else {"sequence": 16 if config["model_type"] == "clip" else TOKENS}
-    size = test_vision_language.SIZE if "any_size" in model.switches else {}
+    seen = config["model_type"] in test_vision_language.KINDS
+    size = test_vision_language.SIZE if seen else {"images": 0} if "any_size" in model.switches else {}
     ledger = estimate(model, precision="fp32", attention="eager", batch=BATCH, dropout=0, **tokens, **size)
     found: Counter[int] = Counter()
     for line in ledger.lines:
