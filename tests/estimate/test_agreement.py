@@ -118,6 +118,11 @@ GRID = [
             {"precision": "bf16", "sequence": 9, "optimizer": "nesterov", "optimizer_implementation": "foreach",
              "step": "first"},
         ),
+        (
+            "adamax lets one dtype's list go before the next",
+            DEEPSEEK_V2 | {"n_routed_experts": 4, "n_group": 2, "vocab_size": 301},
+            {"precision": "fp16", "sequence": 11, "optimizer": "adamax", "optimizer_implementation": "foreach"},
+        ),
         ("mpt, dropout everywhere", MPT, {"precision": "bf16", "sequence": 17, "batch": 3, "dropout": 0.2}),
     )
 ]

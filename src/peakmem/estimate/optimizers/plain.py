@@ -112,8 +112,9 @@ class Adamax(Rule):
         slot.keep("exp_inf")
 
     def foreach(self) -> None:
-        """_multi_tensor_adamax: `grouped_grads = torch._foreach_abs(grouped_grads)`, kept to the end."""
+        """_multi_tensor_adamax: `grouped_grads = torch._foreach_abs(grouped_grads)`, until the next group."""
         for group in by_dtype(self.slots):
+            grouped_grads = TensorList()
             grouped_grads = TensorList(slot.make("gradient without sign", dtype=slot.gradient_dtype)
                                        for slot in each(group))
         del grouped_grads, group
