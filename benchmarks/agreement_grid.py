@@ -18,7 +18,11 @@ FAMILIES = (
     "gemma2 gemma3_text gpt2 gpt_bigcode gpt_neox gpt_oss gptj granite llama llama4_text mistral mixtral mpt olmo2 "
     "opt phi phi3 qwen2 qwen3 qwen3_5_text qwen3_moe qwen3_next roberta stablelm starcoder2 t5 vit"
 ).split()
-"""Values of model_type in the grid."""
+LATER = (
+    "gemma4 gemma4_text glm glm4 glm4_moe glm4_moe_lite glm_moe_dsa jamba llava mamba mimo_v2_flash minimax_m2 ministral "
+    "mt5 nemotron_h olmo olmo3 olmoe qwen2_moe resnet seed_oss smollm3 xlm-roberta"
+).split()
+"""Values of model_type in the grid; later ones come last, so that the points before keep their names."""
 AXES: Mapping[str, tuple[Any, ...]] = {
     "precision": ("bf16", "fp16", "fp32", "amp-bf16", "amp-fp16", "mixed"),
     "attention": ("auto", "auto", "auto", "eager", "eager", "flash", "efficient", "cudnn", "math"),
@@ -51,6 +55,21 @@ AXES: Mapping[str, tuple[Any, ...]] = {
     "tied": ("", "", "", "other"),
     "layers": (0, 0, 0, 1, 2, 5),
 }
+WIDER: Mapping[str, tuple[Any, ...]] = {
+    "weights": ("auto", "nf4", "nf4-double", "fp4", "fp4-double"),
+    "kbit_prepare": ("no", "no", "yes", "trl"),
+    "low": (False, True),
+    "lora_dropout": (-1.0, 0.1),
+    "some_targets": (False, False, True),
+    "eight_bits": (*(False,) * 7, True),
+    "reduce_fp16": (False, False, True),
+    "images": (-1, -1, 0),
+    "two_frozen": (False, True),
+}
+"""Drawn apart, for the same reason. low: weights in autocast's dtype; some_targets: adapters on a few projections;
+eight_bits: bitsandbytes' AdamW; two_frozen: another pattern for --freeze."""
+SOME = ("q_proj,v_proj", "o_proj,down_proj", "gate_proj,k_proj", "c_attn,c_proj", "query_key_value", "Wqkv,out_proj",
+        "q,v,wo", "query,dense", "fc1,fc2")
 FUSED = ("adamw", "adam", "amsgrad", "sgd", "momentum", "nesterov", "adagrad")
 NEEDS_SHARDS = ("gpus", "reshard", "reduce_dtype", "sync_each_batch")
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -71,18 +90,24 @@ MORE: tuple[Mapping[str, Any], ...] = (
 
 
 def configs() -> list[dict[str, Any]]:
-    """Every tiny configuration of the reference records once, in a fixed order, then `MORE`."""
+    """Every tiny configuration of the reference records once, in a fixed order, then `MORE`, then those of `LATER`."""
+    return [*recorded(FAMILIES), *map(dict, MORE), *recorded(LATER)]
+
+
+def recorded(families: list[str]) -> list[dict[str, Any]]:
+    """Every tiny configuration of these families once, in the order of the records."""
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(DATA.glob("traced_*.json")):
-        for record in json.loads(path.read_text(encoding="utf-8")):
+        records = json.loads(path.read_text(encoding="utf-8"))
+        for record in records["steps"] if isinstance(records, dict) else records:
             if "events" in record and isinstance(record.get("config"), dict):
                 config = {k: v for k, v in record["config"].items() if k not in ("dtype", "torch_dtype")}
-                if config["model_type"] not in FAMILIES:
+                if config["model_type"] not in families:
                     continue
                 if record.get("task") == "mlm" and config["model_type"] == "bert":
                     config["architectures"] = ["BertForMaskedLM"]
                 found.setdefault(json.dumps(config, sort_keys=True), config)
-    return [*found.values(), *map(dict, MORE)]
+    return [*found.values()]
 
 
 def settings(config: Mapping[str, Any], seed: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -118,7 +143,31 @@ def settings(config: Mapping[str, Any], seed: str) -> tuple[dict[str, Any], dict
         made |= {"freeze": "", "frozen_layers": 0}
     else:
         del made["lora_targets"]
-    return config, made
+    return config, made | wider(made, config["model_type"], seed)
+
+
+def wider(made: Mapping[str, Any], family: str, seed: str) -> dict[str, Any]:
+    """What is drawn apart, where it means something beside the settings made."""
+    draw = random.Random(f"{seed} wider")
+    more = {name: draw.choice(values) for name, values in WIDER.items()}
+    found: dict[str, Any] = {}
+    if made["lora_rank"]:
+        found |= {"lora_dropout": more["lora_dropout"], "weights": more["weights"]}
+        if found["weights"] != "auto":
+            found["kbit_prepare"] = more["kbit_prepare"]
+        if more["some_targets"]:
+            found["lora_targets"] = tuple(draw.choice(SOME).split(","))
+    elif made["precision"].startswith("amp-") and more["low"]:
+        found["weights"] = made["precision"].removeprefix("amp-")
+    if more["eight_bits"] and made["shard"] == "none" and made["precision"] != "mixed":
+        found |= {"optimizer": "adamw-8bit", "optimizer_implementation": "auto"}
+    if made["shard"] == "fsdp2" and more["reduce_fp16"]:
+        found["reduce_dtype"] = "fp16"
+    if made.get("freeze") and more["two_frozen"]:
+        found["freeze"] = f"{made['freeze']},norm"
+    if family in ("gemma4", "llava"):
+        found["images"] = more["images"]
+    return found
 
 
 def points(each: int, only: str = "", seed: str = "") -> Iterator[Point]:
