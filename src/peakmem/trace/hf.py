@@ -69,6 +69,9 @@ def build(
             kept = [_operation(name) for name in selective]
             options["context_fn"] = partial(create_selective_checkpoint_contexts, kept)
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+    for module in model.modules():
+        if isinstance(getattr(module, "unique_layer_types", None), set):  # Gemma 4's tables come in the order of hashes
+            module.unique_layer_types = sorted(cast(set[str], module.unique_layer_types))
     model.train()
     return cast(torch.nn.Module, model)
 
