@@ -23,11 +23,8 @@ from peakmem.estimate.outputs import keep_in_graph
 from peakmem.estimate.shapes import clone
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Tape, Tensor, current
-from peakmem.tables.quantised import BNB_4BIT, GROUP, SCHEMES, Part
+from peakmem.tables.quantised import BNB_4BIT, FEW_ROWS, GROUP, SCHEMES, Part
 
-FEW_ROWS = 128
-"""gemm_4bit: rows up to which packed weights may be read directly; an A100's limit for large matrices. From 5 on it
-depends on the GPU and the shape (an H100 stops at 64, a 4090 at 256), for small matrices up to 1536."""
 
 
 class Packed(Parameter):
@@ -121,11 +118,13 @@ def product_4bit(x: Tensor, w: Packed, out: tuple[str, ...]) -> Tensor:
     rows, dims, dtype = x.dims[:-1], x.dims, x.dtype
     n = Node("matmul_4bit", x)
     tape, scope = n.tape, n.scope
-    if tape.dequantises_always:
-        few = 0 if tape.grad_enabled else 1  # a single row, without gradients, has a kernel of its own: gemv_4bit
+    letters = renamed(flat(rows), tape.letters)
+    if not tape.dequantises_always:
+        many = dequantised_for_many(tape, w, scope, letters)
+    elif tape.grad_enabled:
+        many = [dequantised(tape, w, scope)]
     else:
-        few = FEW_ROWS
-    many = dequantised(tape, w, scope, renamed(flat(rows), tape.letters) if few else (), few)
+        many = [dequantised(tape, w, scope, letters, 1)]  # for a single row there is another kernel: gemv_4bit
     y = n.makes((*rows, out), dtype)
     del many
     n.flops(2, (*flat(y.dims), *dims[-1]))
@@ -144,7 +143,18 @@ def back(tape: Tape, shape: Dims, dtype: str, scope: str, matrix: Callable[[], T
     return made
 
 
-def dequantised(tape: Tape, w: Packed, scope: str, rows: tuple[str, ...] = (), few: int = FEW_ROWS) -> Tensor:
+def dequantised_for_many(tape: Tape, w: Packed, scope: str, rows: tuple[str, ...]) -> list[Tensor]:
+    """backends/cuda/ops.py, _dequant_linear_fallback: all that lives until the product is there."""
+    names = ["dequantised weight"]
+    if w.scheme.endswith("double"):
+        names = ["scales in fp32", "scales with their offset", *names]
+    keys = {name: size_key("fp32", (over(flat(w.dims), 64),)) for name in names}
+    keys["dequantised weight"] = size_key(w.dtype, flat(w.dims))
+    return [tape.new((), w.dtype if name == "dequantised weight" else "fp32", None, f"{scope}/{name}",
+                     if_many(keys[name], rows, FEW_ROWS)) for name in names]
+
+
+def dequantised(tape: Tape, w: Packed, scope: str, rows: tuple[str, ...] = (), few: int = 0) -> Tensor:
     """dequantize_4bit: the whole matrix; scales that were quantised first become fp32, and go.
 
     rows: in forward, where it happens for more than `few` rows alone.

@@ -88,6 +88,9 @@ SCHEMES: Mapping[str, Scheme] = {row.name: row for row in (
 GROUP = {"awq": 128, "gptq": 128, "nvfp4": 16}
 """Weights that share a scale, where the file does not say: what the checkpoints people publish have."""
 BNB_4BIT = ("nf4", "nf4-double", "fp4", "fp4-double")
+FEW_ROWS = 128
+"""gemm_4bit: rows up to which packed weights may be read directly; an A100's limit for large matrices. From 5 on it
+depends on the GPU and the shape (an H100 stops at 64, a 4090 at 256), for small matrices up to 1536."""
 PLAIN = ("fp32", "bf16", "fp16")
 WORDS = ("auto", *PLAIN, *SCHEMES)
 """What --weights takes."""

@@ -7,7 +7,7 @@ Written after bitsandbytes 0.50.2.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -16,6 +16,7 @@ from unittest import mock
 import torch
 
 from peakmem.errors import Missing
+from peakmem.tables.quantised import FEW_ROWS
 
 from .process import TraceError
 
@@ -32,11 +33,11 @@ def needed() -> Any:
     return bitsandbytes
 
 
-def quantise(model: torch.nn.Module, scheme: str, kept: Iterable[str] = ()) -> None:
+def quantise(model: torch.nn.Module, scheme: str, dtype: torch.dtype, kept: Iterable[str] = ()) -> None:
     """Put 4-bit layers in place of a meta model's linear layers, as transformers' integrations/bitsandbytes.py does.
 
-    `scheme`: nf4 or fp4, with ``-double`` where scales are packed, too. `kept`: names of modules left as they are,
-    besides those that transformers itself leaves: heads, the last module, what its class keeps in fp32.
+    `scheme`: nf4 or fp4, with ``-double`` where scales are packed, too. `dtype`: what products are computed in. `kept`: names of
+    modules left as they are, besides those that transformers itself leaves: heads, the last module, what its class keeps in fp32.
     """
     from transformers import PreTrainedModel
     from transformers.quantizers.base import get_keys_to_not_convert
@@ -51,7 +52,7 @@ def quantise(model: torch.nn.Module, scheme: str, kept: Iterable[str] = ()) -> N
             sizes = _sizes(child)
             if sizes and should_convert_module(whole, left):
                 with torch.device("meta"):
-                    made = layer(*sizes, child.bias is not None, compute_dtype=torch.bfloat16,
+                    made = layer(*sizes, child.bias is not None, compute_dtype=dtype,
                                  compress_statistics=scheme.endswith("double"), quant_type=scheme[:3])
                 setattr(module, name, made.to(child.weight.dtype).requires_grad_(False))
     for module in model.modules():
@@ -119,6 +120,21 @@ def elements(parameter: torch.Tensor) -> int:
     """Return how many numbers a parameter stands for."""
     state = getattr(parameter, "quant_state", None)
     return int(parameter.numel() if state is None else state.shape.numel())
+
+
+def inside() -> dict[Any, Callable[..., list[torch.Tensor]]]:
+    """Return, by operation, what tells of the tensors that live until its result is there, which no trace sees."""
+    return {torch.ops.bitsandbytes.gemm_4bit.default: dequantised} if "bitsandbytes" in sys.modules else {}
+
+
+def dequantised(x: torch.Tensor, weight: torch.Tensor, shape: Sequence[int], absmax: torch.Tensor, blocksize: int,
+                scheme: str, bias: object = None, absmax_8bit: torch.Tensor | None = None,
+                *others: object, **named: object) -> list[torch.Tensor]:
+    """Return what backends/cuda/ops.py, _dequant_linear_fallback, makes for many rows: scales, then the matrix."""
+    if x.numel() // x.shape[-1] <= FEW_ROWS:
+        return []
+    scales = [] if absmax_8bit is None else 2 * [torch.empty(absmax_8bit.shape, dtype=torch.float32, device="meta")]
+    return [*scales, torch.empty(tuple(shape), dtype=x.dtype, device="meta")]
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def build(
         auto = getattr(transformers, TASKS["image-text" if pictured else task])
         model: Any = auto.from_config(settings, dtype=dtype, attn_implementation=attention)
         if stored is not None:
-            bits.quantise(model, stored["scheme"], stored["kept"])
+            bits.quantise(model, stored["scheme"], dtype, stored["kept"])
             if stored["prepared"] != "no":
                 model = _prepared(model, stored["prepared"] == "trl")
         if lora is not None:

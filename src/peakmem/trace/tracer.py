@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nested._internal.nested_tensor import NestedTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import rewrites
+from . import bits, rewrites
 from .attention import AttentionOnGPU
 from .blocks import Block, Life
 from .failures import mark
@@ -67,6 +67,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._live: dict[int, Life] = {}
         self._moved: list[Life] = []
         self._modules = Modules()
+        self._inside = bits.inside()
         self._asked_device = False
         self._backward = self._forward = False
         self._phase = -1
@@ -113,6 +114,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise TraceError(f"{func.name()} in {self.module() or 'the root module'}: {reason}") from error
             mark(error, func.name(), self.module() or None)
             raise
+        inside = self._begin_inside(func, args, kwargs or {}) if func in self._inside else ()
         if func in rewrites.LAID_OTHERWISE:
             out = rewrites.laid_as_by_kernel(func, out, args)
         if isinstance(out, _Tensor):
@@ -125,10 +127,17 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     for inner in item:
                         if isinstance(inner, _Tensor):
                             self._see(inner, func, args)
+        self.events += [(block, -block.bytes) for block in inside]
         self.ran.add(func)
         if func in KNOWN:
             self._note(KNOWN[func], func, args, before)
         return out
+
+    def _begin_inside(self, func: Any, args: Any, kwargs: Any) -> list[Block]:
+        tensors = self._inside[func](*args, **kwargs)
+        blocks = [Block(t.nbytes, func.name(), self.module(), self._phase, t) for t in tensors]
+        self.events += [(block, block.bytes) for block in blocks]
+        return blocks
 
     def _note(self, rule: Rule, func: Any, args: Any, begin: int) -> None:
         pieces = rule.pieces(*args)

@@ -47,7 +47,9 @@ class Training:
         self.make_gradient_buffer()
         if self.m.step == "steady":
             self.make_gradients()
-        if self.m.step == "steady" or self.rule.at_construction:
+        if self.rule.at_construction:  # nobody knows yet which parameters get a gradient
+            self.rule.make_states(self.all_slots)
+        elif self.m.step == "steady":
             self.rule.make_states()
 
     def make_masters(self) -> None:

@@ -19,9 +19,9 @@ class Rule:
     def states(self, slot: Slot) -> None:
         """Make the states of one parameter, in the order in which the optimizer makes them."""
 
-    def make_states(self) -> None:
-        """_init_group: states of the parameters that have none yet."""
-        for slot in each(self.slots):
+    def make_states(self, slots: list[Slot] | None = None) -> None:
+        """_init_group: states of the parameters that have none yet; of those that have a gradient, or of these."""
+        for slot in each(self.slots if slots is None else slots):
             if not slot.states:
                 if self.counts:
                     slot.keep("step", (), "fp32")
