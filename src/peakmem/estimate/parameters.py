@@ -90,7 +90,7 @@ def dtype_of(m: Structure, row: Row) -> str:
     bitsandbytes casts the biases of packed layers back to the input's dtype.
     """
     layer = row._replace(name=f"{row.name.rpartition('.')[0]}.weight")
-    lowered = m.stored.prepared == "trl" and (row.module == "embedding" or row.name.endswith("lm_head.weight"))
+    lowered = m.stored.prepared == "trl" and lowered_by_trl(m, row.name)
     return "fp32" if m.stored.prepared != "no" and not lowered and not is_packed(m, layer) else m.dtype
 
 
@@ -200,3 +200,15 @@ def targets_of(architecture: str, words: tuple[str, ...]) -> tuple[str, ...]:
                          "name modules, or all-linear")
     return tuple(dict.fromkeys(part for word in words
                                for part in (DEFAULT_TARGETS[architecture] if word == "default" else (word,))))
+
+
+def lowered_by_trl(m: Structure, name: str) -> bool:
+    """Whether peft_module_casting_to_bf16 of TRL 0.19 (trainer/utils.py) finds this parameter in a module it casts.
+
+    It goes by the names of modules: those that share a weight with `embed_tokens` or `lm_head` are cast with them.
+    """
+    if "norm" in name:
+        return False
+    shared = "shared.weight", *(("word_embeddings.weight",) if m.has("tied") and m.architecture != "bert" else ())
+    alone = name == "lm_head.bias" and not m.has("tied")  # of RoBERTa's head, a module without a weight of its own
+    return not alone and any(word in name for word in ("lm_head", "embed_tokens", "wte", "wpe", *shared))

@@ -32,6 +32,9 @@ def with_stored(m: Structure, model: Model, setup: Setup) -> Structure:
     if setup.kbit_prepare != "no" and (word not in BNB or setup.run != "training"):
         raise Impossible("--kbit-prepare is about training on bitsandbytes weights: give --weights nf4, nf4-double, "
                          "fp4, fp4-double or int8, and --lora-rank")
+    if setup.kbit_prepare == "trl" and setup.precision != "amp-bf16":
+        raise Impossible("--kbit-prepare trl: TRL casts embeddings and head to bf16 where its trainer computes under "
+                         "autocast to bf16; give --precision amp-bf16, or --kbit-prepare yes")
     if not word:
         return m
     if word in PLAIN:

@@ -104,15 +104,16 @@ def _with_lora(model: torch.nn.Module, lora: Mapping[str, Any], task: str) -> to
 
 
 def _prepared(model: torch.nn.Module, lowered: bool) -> torch.nn.Module:
-    """Raise what is not packed to fp32. `lowered`: as TRL does it, embeddings and head are 16-bit again afterwards."""
+    """Raise what is not packed to fp32. `lowered`: as TRL's peft_module_casting_to_bf16 does it, what
+    its modules' names call embeddings and head is bf16 again afterwards."""
     import peft
 
-    dtypes = {name: parameter.dtype for name, parameter in model.named_parameters()}
     prepare: Any = peft.prepare_model_for_kbit_training
     prepared = cast(torch.nn.Module, prepare(model, use_gradient_checkpointing=False))
-    for name, parameter in prepared.named_parameters():
-        if lowered and ("embed_tokens" in name or "lm_head" in name or "wte" in name or "wpe" in name):
-            parameter.data = parameter.data.to(dtypes[name])
+    for name, module in prepared.named_modules() if lowered else ():
+        cast_back = any(word in name for word in ("lm_head", "embed_tokens", "wte", "wpe")) and "norm" not in name
+        if cast_back and getattr(module, "weight", None) is not None and module.weight.dtype == torch.float32:
+            module.to(torch.bfloat16)
     return prepared
 
 
