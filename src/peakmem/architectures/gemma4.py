@@ -141,7 +141,7 @@ def block(m: Structure, x: Tensor, shared: Shared, turned: tuple[Tensor, Tensor]
         x = x_1 + x_2
     x = rms_by_power(x, "post_feedforward_layernorm")
     x = residual + x
-    x = mul_over(x, Tensor(dims("1"), m.dtype, (), None))  # layer_scalar
+    x = mul_over(x, Tensor(dims("1"), m.shard_dtype or m.dtype, (), None))
     del other
     return x
 

@@ -25,8 +25,9 @@ def define(m: Structure) -> Definition:
         yield from head_rows(m)
 
 
-def encoder_rows(m: Structure) -> Definition:
-    yield from embedding("roberta.embeddings.word_embeddings", "V", "h")
+def encoder_rows(m: Structure, words: bool = True) -> Definition:
+    if words:
+        yield from embedding("roberta.embeddings.word_embeddings", "V", "h")
     yield from embedding("roberta.embeddings.token_type_embeddings", "T", "h")
     yield from layer_norm("roberta.embeddings.LayerNorm")
     yield from embedding("roberta.embeddings.position_embeddings", "P", "h")

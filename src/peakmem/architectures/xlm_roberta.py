@@ -6,7 +6,7 @@ RoBERTa, whose head is made before the layers.
 from __future__ import annotations
 
 from peakmem.architectures.bert import GENERATES, INPUTS, LOSSES, pooled
-from peakmem.architectures.definition import Definition
+from peakmem.architectures.definition import Definition, embedding
 from peakmem.architectures.roberta import encoder_rows, forward, head_rows
 from peakmem.estimate.structure import Structure
 
@@ -15,6 +15,10 @@ __all__ = ["GENERATES", "INPUTS", "LOSSES", "MIRRORS", "define", "forward"]
 
 
 def define(m: Structure) -> Definition:
+    """A tied head's matrix is the embeddings': met in the head, it stands there."""
+    tied = m.has("tied") and not pooled(m)
     if not pooled(m):
         yield from head_rows(m)
-    yield from encoder_rows(m)
+    if tied:
+        yield from embedding("roberta.embeddings.word_embeddings", "V", "h")
+    yield from encoder_rows(m, words=not tied)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from peakmem.estimate.node import Node
+from peakmem.estimate.ops import promote
 from peakmem.estimate.tape import Tensor
 
 
@@ -22,8 +23,8 @@ def scale_over(x: Tensor) -> Tensor:
 
 
 def mul_over(x: Tensor, y: Tensor) -> Tensor:
-    """x *= y, where y wants no gradient: it is kept for the gradient of x."""
+    """x *= y, where y wants no gradient: it is kept for the gradient of x, a product of both dtypes first."""
     n = Node("mul", x)
     n.saves(y, f"gradient of {x.name}, its factor")
-    n.gradient(0, memory="grad")
+    n.gradient(0, dtype=promote(x, y), memory="grad")
     return n.output(Tensor(x.dims, x.dtype, x.memory, x.storage, x.view))

@@ -81,11 +81,17 @@ def is_contiguous(shape: Dims, memory: Memory, ones: frozenset[str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def channels_last(shape: Dims, memory: Memory, ones: frozenset[str]) -> bool:
-    """Whether four dimensions lie in the order first, third, fourth, second, as suggest_memory_format sees it."""
+    """Whether four dimensions lie in the order first, third, fourth, second, as suggest_memory_format sees it.
+
+    It looks at the stride of a single channel, too (c10/core/MemoryFormat.h, is_channels_last_strides_2d_s4).
+    """
     if len(shape) != 4:
         return False
     n, c, h, w = shape
-    inside = tuple(letter for letter in squeezed(memory, ones) if letter != GAP)
+    whole = tuple(letter for letter in memory if letter != GAP)
+    inside = squeezed(whole, ones)
+    if c and not squeezed(c, ones) and whole[-len(c):] == c:
+        return bool(squeezed(h + w, ones)) and inside == squeezed(n + h + w, ones)
     return inside == squeezed(n + h + w + c, ones) and not is_contiguous(shape, inside, ones)
 
 

@@ -145,7 +145,7 @@ def nemotron_h(f: Fields) -> Sizes:
         "layers": len(kinds), "layer_kinds": kinds, "hidden": f.count("hidden_size"), "heads": heads,
         "kv_heads": kv_heads(f, heads), "head_size": f.count("head_dim"), "feed_forward": f.count("intermediate_size"),
         "expert_feed_forward": f.count("moe_intermediate_size"), "vocabulary": f.count("vocab_size"),
-        "tied": f.flag("tie_word_embeddings"), "activation": f.activation("mlp_hidden_act"),
+        "tied": False, "activation": f.activation("mlp_hidden_act"),
         "attention_dropout": f.fraction("attention_dropout"),
         "switches": frozenset({*switches, "correction_bias", "float_logits"}),
         "sizes": {"am": inner, "rm": inner // groups, "em": f.count("mamba_head_dim"), "Gm": groups,

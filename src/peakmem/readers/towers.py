@@ -74,7 +74,8 @@ def resnet(f: Fields) -> Sizes:
                 "cuDNN's workspaces and the reserve of its batch norm are not counted: the library chooses them"]
     return {
         "layers": len(kinds), "layer_kinds": kinds, "hidden": sizes[f"ch{len(widths)}"], "heads": 1,
-        "kv_heads": 1, "head_size": 1, "feed_forward": 0, "activation": f.activation("hidden_act"), "image": 224,
+        "kv_heads": 1, "head_size": 1, "feed_forward": 0, "activation": f.activation("hidden_act"),
+        "image": side(f, "image_size") if "image_size" in f.given else 224,
         "patch": 1, "channels": f.count("num_channels"), "classes": labels(f), "sizes": sizes,
         "switches": frozenset(name for name, on in facts.items() if on),
     }

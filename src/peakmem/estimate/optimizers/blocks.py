@@ -10,7 +10,7 @@ from __future__ import annotations
 from peakmem.estimate.layout import BYTES, flat, size_key
 from peakmem.estimate.optimizers.rule import Rule
 from peakmem.estimate.optimizers.slots import SCALAR, Slot, named
-from peakmem.estimate.tape import Key, current
+from peakmem.estimate.tape import Key, Tensor, current
 from peakmem.tables.optimizers import OPTIMIZERS
 
 NOTHING: Key = (0, ())
@@ -21,20 +21,35 @@ class EightBit(Rule):
 
     row = OPTIMIZERS["adamw-8bit"]
 
-    def make_states(self) -> None:
+    def __init__(self, slots: list[Slot], way: str, counts_on_device: bool = True) -> None:
+        super().__init__(slots, way, counts_on_device)
+        self.tables: list[Tensor] = []
+        self.before: set[tuple[str, ...]] = set()
+
+    def make_states(self, slots: list[Slot] | None = None) -> None:
+        """Where layers are repeated the tables come first: each repetition has states, but no tables of its own."""
+        if any(slot.parameter.fold for slot in self.slots):
+            self.make_tables({letters_of(slot) for slot in self.slots})
+        super().make_states(slots)
+
+    def make_tables(self, sizes: set[tuple[str, ...]]) -> None:
         """The two tables belong to the optimizer and come with the first parameter that has codes."""
-        if self.slots and not any(slot.states for slot in self.slots):
-            tape = current()
-            outer, tape.kind = tape.kind, "optimizer_state"
-            sizes = tuple(sorted({letters_of(slot) for slot in self.slots}))
-            key = ("from", self.row.least, 1, sizes, (self.row.tables, ()), NOTHING)
-            self.tables = [named(f"optimizer/{name}", SCALAR, "fp32", key)
-                           for name in ("code table, signed", "code table, unsigned")]
-            tape.kind = outer
-        super().make_states()
+        table: Key = (self.row.tables, ())
+        if self.before:
+            table = ("from", self.row.least, 1, tuple(sorted(self.before)), NOTHING, table)
+        if sizes <= self.before:
+            return
+        self.before |= sizes
+        tape = current()
+        outer, tape.kind = tape.kind, "optimizer_state"
+        self.tables += [named(f"optimizer/{name}", SCALAR, "fp32",
+                              ("from", self.row.least, 1, tuple(sorted(sizes)), table, NOTHING))
+                        for name in ("code table, signed", "code table, unsigned")]
+        tape.kind = outer
 
     def states(self, slot: Slot) -> None:
         letters = letters_of(slot)
+        self.make_tables({letters})
         small: Key = (BYTES["fp32"], letters)
         for name in self.row.state_names:
             slot.keep(name, dtype="uint8", key=self.choice(letters, (1, letters), small))
@@ -53,8 +68,8 @@ class FourBit(EightBit):
 
     row = OPTIMIZERS["adamw-4bit"]
 
-    def make_states(self) -> None:
-        Rule.make_states(self)
+    def make_states(self, slots: list[Slot] | None = None) -> None:
+        Rule.make_states(self, slots)
 
     def states(self, slot: Slot) -> None:
         letters = letters_of(slot)
