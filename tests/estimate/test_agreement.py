@@ -38,6 +38,7 @@ def first_of_families() -> dict[str, agreement.Point]:
 
 LLAMA, T5, VIT, BERT, MPT = map(first, ("llama", "t5", "vit", "bert", "mpt"))
 DEEPSEEK_V2, DEEPSEEK_V3, LLAMA4 = map(first, ("deepseek_v2", "deepseek_v3", "llama4_text"))
+PACKED = {"lora_rank": 4, "lora_dropout": 0.1, "attention": "eager"}
 ROUTED = next(config for config in CONFIGS if config.get("output_router_logits"))
 LONGROPE = agreement_grid.MORE[-1]
 FIRST = first_of_families()
@@ -95,6 +96,63 @@ GRID = [
             "a short convolution that is cast anew",
             first("qwen3_next"),
             {"precision": "amp-bf16", "sequence": 52, "batch": 2, "accumulation": 2},
+        ),
+        (
+            "packed weights, more rows than a kernel reads them for, in fp16",
+            LLAMA,
+            {**PACKED, "precision": "fp16", "sequence": 51, "batch": 4, "weights": "nf4-double"},
+        ),
+        (
+            "packed weights, fewer rows",
+            first("gpt2"),
+            {**PACKED, "precision": "mixed", "sequence": 26, "batch": 2, "weights": "fp4-double"},
+        ),
+        (
+            "what TRL casts back, by the names of modules",
+            first("roberta"),
+            {**PACKED, "precision": "amp-bf16", "sequence": 24, "weights": "nf4", "kbit_prepare": "trl"},
+        ),
+        (
+            "t5: an embedding that TRL casts back by another name",
+            T5,
+            {**PACKED, "precision": "amp-bf16", "sequence": 15, "weights": "fp4", "kbit_prepare": "trl"},
+        ),
+        (
+            "states of a bias without a gradient",
+            first("roberta") | {"tie_word_embeddings": False},
+            {"precision": "bf16", "sequence": 14, "optimizer": "adagrad", "step": "first"},
+        ),
+        (
+            "8-bit tables come with the first parameter that has codes",
+            LLAMA | {"num_hidden_layers": 1, "hidden_size": 40, "intermediate_size": 136, "num_attention_heads": 4,
+                     "num_key_value_heads": 2, "vocab_size": 71},
+            {"precision": "bf16", "sequence": 20, "optimizer": "adamw-8bit", "step": "first"},
+        ),
+        ("one token of a delta net", first("qwen3_next"), {"precision": "fp32", "sequence": 1, "batch": 3}),
+        (
+            "gemma4, FSDP2: a scalar in fp32",
+            agreement_grid.recorded(["gemma4_text"])[0],
+            {"precision": "mixed", "sequence": 30, "batch": 2, "shard": "fsdp2", "gpus": 4},
+        ),
+        (
+            "xlm-roberta, FSDP2: a matrix met in the head",
+            agreement_grid.recorded(["xlm-roberta"])[0],
+            {"precision": "mixed", "sequence": 12, "batch": 3, "shard": "fsdp2", "gpus": 4},
+        ),
+        (
+            "xlm-roberta: the name under which the head's matrix is met",
+            agreement_grid.recorded(["xlm-roberta"])[0],
+            {"precision": "fp32", "sequence": 13, "freeze": "embed", "optimizer_implementation": "loop"},
+        ),
+        (
+            "nemotron_h is never tied",
+            agreement_grid.recorded(["nemotron_h"])[0] | {"tie_word_embeddings": True},
+            {"precision": "bf16", "sequence": 22},
+        ),
+        (
+            "places of pictures' features",
+            agreement_grid.recorded(["llava"])[0],
+            {"precision": "fp32", "sequence": 70, "batch": 2, "optimizer": "sgd"},
         ),
         ("longrope keeps a table", LONGROPE, {"precision": "amp-bf16", "sequence": 31, "batch": 2, "clip": True}),
         (

@@ -22,6 +22,7 @@ class Row(NamedTuple):
     dtype: str = ""  # empty: the module's
     reached: bool = True  # by a gradient; it is trained, in name, all the same
     adapted: bool = True
+    within: str = ""  # the module in which a shared one is met first, where that is not the one in its name
     packed: str = "always"
 
 

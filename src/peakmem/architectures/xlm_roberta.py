@@ -20,5 +20,6 @@ def define(m: Structure) -> Definition:
     if not pooled(m):
         yield from head_rows(m)
     if tied:
-        yield from embedding("roberta.embeddings.word_embeddings", "V", "h")
+        for row in embedding("roberta.embeddings.word_embeddings", "V", "h"):
+            yield row._replace(within="lm_head.decoder")
     yield from encoder_rows(m, words=not tied)

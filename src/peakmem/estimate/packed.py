@@ -26,7 +26,6 @@ from peakmem.estimate.tape import Parameter, Tape, Tensor, current
 from peakmem.tables.quantised import BNB_4BIT, FEW_ROWS, GROUP, SCHEMES, Part
 
 
-
 class Packed(Parameter):
     """A weight in packed bytes: the shape and dtype of what it stands for, the storages of what is there."""
 

@@ -59,7 +59,7 @@ def make_rows(tape: Tape, m: Structure, rows: Iterator[Row], layer: str, fold: s
         adapted = has_adapter(m, row) and not frozen
         name = f"{module}.base_layer.{leaf}" if adapted else row.name
         dtype = row.dtype or dtype_of(m, row)
-        trained = row.module == "adapter" or (row.module != "unused" and not m.lora and not is_held(m, row.name))
+        trained = row.module == "adapter" or (row.module != "unused" and not m.lora and not is_held(m, row))
         if is_packed(m, row):
             add(tape, layer, make(tape, m, shape, name, fold, lies_in_first(m, row), is_bank(row)), row)
         else:
@@ -80,7 +80,7 @@ def make_adapters(tape: Tape, adapters: list[tuple[str, Dims]], layer: str, fold
 
 def add(tape: Tape, layer: str, p: Parameter, row: Row) -> None:
     p.module = kind_of(row)
-    p.owned.reached = row.reached
+    p.owned.reached, p.within = row.reached, row.within
     tape.parameters[layer + p.full_name] = p
 
 
@@ -99,9 +99,14 @@ def kind_of(row: Row) -> str:
     return "head" if row.name.rpartition(".")[0].endswith(HEADS) else row.module
 
 
-def is_held(m: Structure, name: str) -> bool:
+def is_held(m: Structure, row: Row) -> bool:
     """Whether --freeze names this parameter."""
-    return any(matches(name, pattern) for pattern in m.frozen)
+    return any(matches(named(row), pattern) for pattern in m.frozen)
+
+
+def named(row: Row) -> str:
+    """The name under which named_parameters gives it."""
+    return f"{row.within}.weight" if row.within else row.name
 
 
 def matches(name: str, pattern: str) -> bool:
@@ -112,7 +117,7 @@ def has_adapter(m: Structure, row: Row) -> bool:
     """Whether a row's module gets an adapter: linear layers that are targets and not frozen by name."""
     module = row.name.rpartition(".")[0]
     return (row.module in LINEAR and row.adapted and any(is_target(module, pattern) for pattern in m.lora)
-            and not is_held(m, row.name))
+            and not is_held(m, row))
 
 
 def is_target(module: str, pattern: str) -> bool:
@@ -157,7 +162,7 @@ def check_parts(m: Structure) -> None:
         raise Impossible(f"--lora-targets {printable(pattern)}: {m.architecture} has no such linear module; "
                          f"it has {known}")
     for pattern in m.frozen:
-        if not any(matches(row.name, pattern) for row in rows if row.module != "buffer"):
+        if not any(matches(named(row), pattern) for row in rows if row.module != "buffer"):
             names = ", ".join(dict.fromkeys(row.name.rpartition(".")[0] or row.name for row in rows
                                             if row.module != "buffer"))
             raise Impossible(f"--freeze {printable(pattern)} meets no parameter; modules are {names}")

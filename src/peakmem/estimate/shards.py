@@ -28,6 +28,11 @@ def one_dtype(unit: str, trained: Mapping[str, str]) -> None:
                          f"{' and '.join(dtypes)} ({other} is {dtypes[-1]}); give --precision mixed or fp32")
 
 
+def path_of(p: Parameter) -> list[str]:
+    """Modules from the outermost to the one that it is met in, and its own name."""
+    return f"{p.within}.weight".split(".") if p.within else p.full_name.split(".")
+
+
 def inner_first(parameters: list[Parameter]) -> list[Parameter]:
     """In the order of fully_shard: a module's parameters after those of the modules in it.
 
@@ -35,12 +40,12 @@ def inner_first(parameters: list[Parameter]) -> list[Parameter]:
     """
     places: dict[str, int] = {}  # of modules, as their definition begins
     for p in parameters:
-        path = p.full_name.split(".")
+        path = path_of(p)
         for depth in range(len(path)):
             places.setdefault(".".join(path[:depth]), len(places))
 
     def order(p: Parameter) -> tuple[float, ...]:
-        path = p.full_name.split(".")[:-1]
+        path = path_of(p)[:-1]
         return (*(places[".".join(path[:depth])] for depth in range(1, len(path) + 1)), float("inf"))
 
     return sorted(parameters, key=order)

@@ -129,7 +129,7 @@ class Tensor:
 class Parameter(Tensor):
     """A weight: alive all the time, and, when trained, where gradients end."""
 
-    __slots__ = ("full_name", "trained", "grad", "arrived", "waiting", "fold", "shard", "module", "reached")
+    __slots__ = ("full_name", "trained", "grad", "arrived", "waiting", "fold", "shard", "module", "reached", "within")
 
     def __init__(self, dims: Dims, dtype: str, storage: Storage | None, full_name: str, trained: bool,
                  fold: str) -> None:
@@ -138,7 +138,7 @@ class Parameter(Tensor):
         self.full_name, self.trained, self.fold = full_name, trained, fold
         self.grad: Tensor | None = None
         self.arrived: Tensor | None = None
-        self.waiting = 0
+        self.waiting, self.within = 0, ""  # within: the module where it is met first, if not the one in its name
         self.reached = True  # by gradients: an optimizer has no state for one that is not
         self.module = ""  # what it belongs to: linear, embedding, head, norm …
 

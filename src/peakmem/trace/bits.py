@@ -36,8 +36,9 @@ def needed() -> Any:
 def quantise(model: torch.nn.Module, scheme: str, dtype: torch.dtype, kept: Iterable[str] = ()) -> None:
     """Put 4-bit layers in place of a meta model's linear layers, as transformers' integrations/bitsandbytes.py does.
 
-    `scheme`: nf4 or fp4, with ``-double`` where scales are packed, too. `dtype`: what products are computed in. `kept`: names of
-    modules left as they are, besides those that transformers itself leaves: heads, the last module, what its class keeps in fp32.
+    `scheme`: nf4 or fp4, with ``-double`` where scales are packed, too. `dtype`: what products are computed in.
+    `kept`: names of modules left as they are, besides those that transformers itself leaves: heads, the last module,
+    what its class keeps in fp32.
     """
     from transformers import PreTrainedModel
     from transformers.quantizers.base import get_keys_to_not_convert

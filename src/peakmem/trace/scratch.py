@@ -7,6 +7,7 @@ here was measured on a GPU.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -75,6 +76,11 @@ def masked_scatter(x: Any, mask: Any, *rest: Any) -> Pieces:
     return ("elements overwritten before", 8 * x.numel()), ("places, for every element", x.numel())
 
 
+def masked_scatter_backward(grad: Any, mask: Any, sizes: Any) -> Pieces:
+    """masked_select lists three numbers of each element that was overwritten."""
+    return (("places of what was overwritten", 24 * math.prod(sizes)),)
+
+
 def cudnn(grad: Any, query: Any, *rest: Any) -> Pieces:
     """The front end's part: dq in fp32 and one number per row. The engine's own part is not known."""
     b, a, s, d = query.shape
@@ -126,6 +132,9 @@ KNOWN: dict[Any, Rule] = {
     ),
     _aten.masked_scatter.default: Rule(masked_scatter, _SCATTERED),
     _aten.masked_scatter_.default: Rule(masked_scatter, _SCATTERED),
+    _aten.masked_scatter_backward.default: Rule(
+        masked_scatter_backward, "aten/src/ATen/native/cuda/IndexKernel.cpp, masked_select_out_cuda_impl"
+    ),
     _aten._scaled_dot_product_cudnn_attention_backward.default: Rule(cudnn, _CUDNN),
     _aten.embedding_dense_backward.default: Rule(
         embedding, "aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu, NROWS_PER_THREAD"

@@ -113,9 +113,9 @@ class Muon(Rule):
     def states(self, slot: Slot) -> None:
         slot.keep("momentum_buffer")
 
-    def make_states(self) -> None:
+    def make_states(self, slots: list[Slot] | None = None) -> None:
         """Both optimizers': where a step makes them, AdamW's come after Muon's update."""
-        super().make_states()
+        super().make_states(slots)
         self.rest.make_states()
 
     def step(self) -> None:
