@@ -163,7 +163,7 @@ def wider(made: Mapping[str, Any], family: str, seed: str) -> dict[str, Any]:
         found |= {"optimizer": "adamw-8bit", "optimizer_implementation": "auto"}
     if made["shard"] == "fsdp2" and more["reduce_fp16"]:
         found["reduce_dtype"] = "fp16"
-    if made.get("freeze") and more["two_frozen"]:
+    if made.get("freeze") and more["two_frozen"] and made["shard"] == "none":
         found["freeze"] = f"{made['freeze']},norm"
     if family in ("gemma4", "llava"):
         found["images"] = more["images"]

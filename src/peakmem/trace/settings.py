@@ -149,7 +149,7 @@ def setting_of(config: Mapping[str, Any], model: Model, setup: Setup) -> dict[st
     setting: dict[str, Any] = {
         "config": dict(config),
         "task": task_of(model, setup),
-        "dtype": dtype,
+        "dtype": "fp32" if sharded and setup.precision == "mixed" and not held else dtype,  # and buffers with it
         "trained_dtype": "fp32" if sharded and setup.precision == "mixed" else None,
         "autocast": autocast,
         "attention": "eager" if eager else "sdpa",
