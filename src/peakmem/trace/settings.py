@@ -143,6 +143,7 @@ def setting_of(config: Mapping[str, Any], model: Model, setup: Setup) -> dict[st
     stored = stored_of(model, setup)
     if autocast and (stored is not None or loaded_low(setup)):
         dtype = autocast  # what is not packed is loaded in 16 bits, as transformers does
+    held = setup.lora_rank or setup.freeze or setup.frozen_layers
     convolves = model.image > 0 and not model.feed_forward  # there is no attention, and its class knows no other name
     eager = convolves or setup.attention == "eager" or (
         "eager_only" in model.switches and setup.attention == "auto")
