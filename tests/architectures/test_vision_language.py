@@ -137,3 +137,13 @@ def test_a_larger_picture_keeps_more() -> None:
     patches = [(side // 14) ** 2 for side in (448, 1344)]
     kept = [ledger.kinds["activations"].largest for ledger in (small, large)]
     assert kept[1] - kept[0] > 32 * 10 * (patches[1] - patches[0]) * 1280 * 2  # ten such tensors a layer, at least
+
+
+def test_a_model_that_sees_pictures_is_not_divided() -> None:
+    """Qwen3.5 on text alone is known under FSDP2, with pictures it is not."""
+    record = next(r for r in STEPS.values() if r["config"]["model_type"] == "qwen3_5")
+    model = from_config(record["config"])
+    divided = {"sequence": 400, "shard": "fsdp2", "gpus": 2}
+    with pytest.raises(Impossible, match="give --images 0"):
+        structure_of(model, Setup.of(**divided))
+    structure_of(model, Setup.of(**divided, images=0))

@@ -103,3 +103,6 @@ def refuse_unknown(code: ModuleType, model: Model, setup: Setup) -> None:
         raise Impossible(f"--attention eager: of {model.architecture} only PyTorch's kernels are known; give auto")
     if (setup.shard, setup.offload) != ("none", "none") and not getattr(code, "SHARDS", True):
         raise Impossible(f"--shard and --offload: peakmem knows {model.architecture} whole, on one GPU")
+    if (setup.shard, setup.offload) != ("none", "none") and images_of(model, setup):
+        raise Impossible(f"--shard and --offload: peakmem knows {model.architecture} with pictures whole, on one GPU; "
+                         "give --images 0")
