@@ -203,10 +203,13 @@ def embed(ids: Tensor, name: str, inputs: bool = True, scaled: bool = False,
 
 
 def times_buffer(x: Tensor, w: Parameter) -> Tensor:
-    """`x * self.embed_scale.to(self.weight.dtype)`: a copy of the number where the weight is gathered in less bits."""
-    if w.owned.dtype == w.dtype:
-        return scale(x, "output, scaled")
+    """`x * self.embed_scale.to(self.weight.dtype)`: a copy of the number where the weight has fewer bits.
+
+    Buffers of a model whose weights a policy casts are fp32, whether its weights are trained or not.
+    """
     tape = current()
+    if w.owned.dtype == w.dtype and not (w.shard and tape.parts.m.shard_dtype):
+        return scale(x, "output, scaled")
     return mul(x, tape.new((), w.dtype, None, f"{tape.scope}/scale in {w.dtype}"), "output, scaled")
 
 

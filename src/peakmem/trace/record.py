@@ -36,10 +36,10 @@ def model_of(setting: Mapping[str, Any]) -> torch.nn.Module:
         setting.get("stored"),
     )
     hold(model, setting.get("freeze", ()), setting.get("frozen_layers", 0))
-    if trained := setting.get("trained_dtype"):
+    if frozen := setting.get("frozen_dtype"):
         for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.data = parameter.data.to(DTYPES[trained])
+            if not parameter.requires_grad:
+                parameter.data = parameter.data.to(DTYPES[frozen])
     return model
 
 
@@ -107,7 +107,7 @@ def trace(setting: Mapping[str, Any], gpu: GPU | None = None, events: bool = Fal
     `optimizers.OPTIMIZERS`), ``loss`` ("sum": the logits' sum, no labels), ``set_to_none``, ``clip``, ``step``
     ("first"), ``keep_output`` (alive through the backward), ``target_seq``, ``selective`` (operations whose outputs
     checkpointing keeps), ``kernel`` (the one attention kernel), ``master`` (fp32 master weights), ``dropout``,
-    ``freeze`` (patterns), ``frozen_layers``, ``trained_dtype`` (where it is not ``dtype``), ``grid`` (see `hf.batch`)
+    ``freeze`` (patterns), ``frozen_layers``, ``frozen_dtype`` (where it is not ``dtype``), ``grid`` (see `hf.batch`)
     and ``stored`` (see `hf.build`). All numbers are bytes.
     """
     tracer, model, calls = traced(setting, gpu)

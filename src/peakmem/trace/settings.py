@@ -143,15 +143,14 @@ def setting_of(config: Mapping[str, Any], model: Model, setup: Setup) -> dict[st
     stored = stored_of(model, setup)
     if autocast and (stored is not None or loaded_low(setup)):
         dtype = autocast  # what is not packed is loaded in 16 bits, as transformers does
-    held = setup.lora_rank or setup.freeze or setup.frozen_layers
     convolves = model.image > 0 and not model.feed_forward  # there is no attention, and its class knows no other name
     eager = convolves or setup.attention == "eager" or (
         "eager_only" in model.switches and setup.attention == "auto")
     setting: dict[str, Any] = {
         "config": dict(config),
         "task": task_of(model, setup),
-        "dtype": "fp32" if sharded and setup.precision == "mixed" and not held else dtype,  # and buffers with it
-        "trained_dtype": "fp32" if sharded and setup.precision == "mixed" else None,
+        "dtype": "fp32" if sharded and setup.precision == "mixed" else dtype,
+        "frozen_dtype": dtype if sharded and setup.precision == "mixed" else None,
         "autocast": autocast,
         "attention": "eager" if eager else "sdpa",
         "kernel": "" if eager or setup.attention == "auto" else setup.attention,
