@@ -100,6 +100,13 @@ def test_a_ranks_ledger_equals_the_estimates(worker: Worker, name: str, gpus: in
     assert unmatched(theirs, ours) == ({}, {})
 
 
+def test_a_unit_gathered_for_a_backward_that_it_does_not_have_is_let_go(worker: Worker) -> None:
+    setup = Setup.of(precision="mixed", shard="fsdp2", gpus=8, sequence=40, frozen_layers=1, freeze="wte,wpe")
+    config = GPT2 | {"n_layer": 3}
+    ours = from_json(worker.call(as_json, setting_of(config, model := from_config(config), setup), {}, ()))
+    assert ours.phases == estimate(model, setup).phases
+
+
 def largest(ledger: Ledger) -> dict[str, int]:
     """The most of each kind."""
     return {kind: most.largest for kind, most in ledger.kinds.items()}

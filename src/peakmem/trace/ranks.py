@@ -47,6 +47,7 @@ def ranks(count: int) -> Iterator[DeviceMesh]:
         patch(FakeTensorMode, "avoid_device_init", not torch.cuda.is_available())
         for name, answer in ANSWERS.items():
             patch(torch.cuda, name, answer)
+        patch(torch.accelerator, "current_stream", ANSWERS["current_stream"])  # finalize_backward asks here
         patch(torch.cuda, "current_device", lambda: 0)
         patch(torch.cuda, "device_count", lambda: count)
         patch(torch.cuda, "set_device", lambda device: None)

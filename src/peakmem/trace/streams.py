@@ -37,6 +37,10 @@ class Stream:
         """Return that all is done."""
         return True
 
+    def is_capturing(self) -> bool:
+        """Return that no CUDA graph is being captured."""
+        return False
+
     def synchronize(self) -> None:
         """Return at once."""
 
