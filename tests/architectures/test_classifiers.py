@@ -14,7 +14,7 @@ from peakmem.estimate.settings import structure_of
 from peakmem.readers.hf_config import CLASSES, from_config
 from peakmem.setup import Setup
 from peakmem.tables.resize import resize
-from tests.architectures.test_towers import real_model, sides
+from tests.architectures.test_towers import RESNET, real_model, sides
 from tests.reference_steps import DATA, differences, events_by_phase
 
 TINY = {record["id"]: record for record in json.loads((DATA / "traced_classifiers.json").read_text())}
@@ -110,3 +110,14 @@ def test_a_convnext_takes_pictures_that_its_stages_divide() -> None:
             resize(model, **{size: value})
     with pytest.raises(Impossible, match="does not support"):
         structure_of(model, Setup.of(checkpoint="full"))
+    with pytest.raises(Impossible, match="on one GPU"):
+        structure_of(model, Setup.of(shard="fsdp2", gpus=8))
+
+
+@pytest.mark.parametrize("config", [VARIANTS["convnext"], RESNET])
+def test_a_trace_counts_the_layers_of_stages(config: dict[str, Any]) -> None:
+    """They are what --frozen-layers holds, as in the estimate; stages are not."""
+    model = real_model(config)
+    from peakmem.trace.hf import all_layers_of
+
+    assert len(all_layers_of(model)) == from_config(config).layers == sum(config["depths"])

@@ -21,7 +21,8 @@ from peakmem.estimate.weights import convolution, project, weight
 
 MIRRORS = "transformers 5.24.0 models/convnext/modeling_convnext.py"
 CHECKPOINTS = False
-__all__ = ["CHECKPOINTS", "GENERATES", "INPUTS", "LOSSES", "MIRRORS", "define", "forward"]
+SHARDS = False  # transformers names its stages as units, not its layers
+__all__ = ["CHECKPOINTS", "GENERATES", "INPUTS", "LOSSES", "MIRRORS", "SHARDS", "define", "forward"]
 
 
 def prefix(m: Structure) -> str:

@@ -126,12 +126,18 @@ def layers_of(model: torch.nn.Module) -> list[torch.nn.Module]:
 
 
 def all_layers_of(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """Return the layers of every list of layers that lies in no other: an encoder's, a decoder's."""
+    """Return the layers of every list that lies in no other: an encoder's, a decoder's, those of its stages."""
     lists: dict[str, torch.nn.ModuleList] = {}
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.ModuleList) and not any(name.startswith(f"{outer}.") for outer in lists):
             lists[name] = module
-    return [layer for each in lists.values() for layer in each] or layers_of(model)
+    return [layer for each in lists.values() for module in each for layer in _of_stage(module)] or layers_of(model)
+
+
+def _of_stage(module: torch.nn.Module) -> list[torch.nn.Module]:
+    """Return the layers of a stage, or the layer itself."""
+    own = getattr(module, "layers", None)
+    return list(own) if isinstance(own, (torch.nn.ModuleList, torch.nn.Sequential)) else [module]
 
 
 def _empty(tensor: torch.Tensor, device: str) -> torch.Tensor:

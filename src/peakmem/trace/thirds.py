@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from .tracer import Tracer
 
-_LAYER = re.compile(r"^((?!.*merger).*?)\.(\d+)(?:\.|$)")
-"""A module of a list; a tower's mergers are numbered, too, and are no layers."""
+_NONE = r"(?!.*(?:merger|downsampling_layer))"
+_LAYER = re.compile(rf"^(?:{_NONE}.*?\.stages\.\d+\.layers|{_NONE}.*?)\.(\d+)(?:\.|$)")
+"""A module of a list, or of the list of a stage; mergers and what joins two stages are numbered, too, and no layers."""
 
 
 def chart_ends(tracer: Tracer, first: int) -> Iterator[tuple[int, str]]:
