@@ -53,6 +53,8 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "linear_num_value_heads": 6, "num_experts": 4, "shared_expert_intermediate_size": 24,
         "layer_types": ["linear_attention", "full_attention", "linear_attention"]},
     "mamba": BASE | {"model_type": "mamba", "state_size": 5, "expand": 3, "time_step_rank": 7, "conv_kernel": 3},
+    "mamba2": BASE | {"model_type": "mamba2", "state_size": 5, "num_heads": 6, "head_dim": 16, "n_groups": 3,
+                      "chunk_size": 16, "conv_kernel": 3},
     "jamba": BASE | {
         "model_type": "jamba", "num_experts": 3, "num_experts_per_tok": 2, "attn_layer_period": 2,
         "attn_layer_offset": 0, "expert_layer_period": 3, "expert_layer_offset": 1, "mamba_d_state": 5,
@@ -63,7 +65,7 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "moe_shared_expert_intermediate_size": 28, "conv_kernel": 3, "n_group": 2, "topk_group": 1},
 }
 RUNS = (("bf16", "sdpa", 2, 21, 6), ("fp32", "eager", 1, 16, 4), ("amp-bf16", "sdpa", 3, 19, 5))
-NO_SDPA = ("mamba", "gpt_oss")
+NO_SDPA = ("mamba", "mamba2", "gpt_oss")
 ADAPTED = ("mixtral", "deepseek_v3")  # with adapters on everything that peft adapts, experts included
 
 

@@ -1,4 +1,4 @@
-"""DeepSeek, gpt-oss, Llama 4, Qwen3-Next, Qwen3.5, Mamba, Jamba, Nemotron-H: parameters, traced steps, states."""
+"""DeepSeek, gpt-oss, Llama 4, Qwen3-Next, Qwen3.5, Mamba, Mamba 2, Jamba, Nemotron-H: names, traced steps, states."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
                    "moe_intermediate_size": 20, "shared_expert_intermediate_size": 28, "mlp_only_layers": [1]},
     "qwen3_5": {"model_type": "qwen3_5_text", **DELTA},
     "mamba": {"model_type": "mamba", "state_size": 6, "use_bias": True},
+    "mamba2": {"model_type": "mamba2", "state_size": 6, "num_heads": 4, "head_dim": 20, "n_groups": 2,
+               "use_bias": True},
     "jamba": {"model_type": "jamba", "num_experts": 4, "attn_layer_period": 2, "attn_layer_offset": 1,
               "mamba_d_state": 6, "mamba_dt_rank": 5},
     "nemotron_h": {"model_type": "nemotron_h", "hybrid_override_pattern": "ME*-", "head_dim": 12, "n_groups": 2,
@@ -63,7 +65,8 @@ def test_parameters_are_those_of_transformers(variant: str) -> None:
     for key, p in tape.parameters.items():
         layer = key.partition(".")[0] if p.full_name != key else ""
         ours.append((p.full_name.replace("*", layer), sides(p.dims, numbers)))
-    unknown = {"nemotron_h": {"num_hidden_layers"}, "mamba": {"num_attention_heads", "num_key_value_heads"}}
+    unknown = {"nemotron_h": {"num_hidden_layers"},
+               **dict.fromkeys(("mamba", "mamba2"), {"num_attention_heads", "num_key_value_heads"})}
     config = {name: value for name, value in config.items() if name not in unknown.get(variant, ())}
     assert ours == [(name, tuple(p.shape)) for name, p in real_model(config).named_parameters()]
 
@@ -79,7 +82,7 @@ def test_every_allocation(name: str) -> None:
         assert ours == want, phase
 
 
-@pytest.mark.parametrize("variant", ["qwen3_next", "qwen3_5", "mamba", "jamba", "nemotron_h"])
+@pytest.mark.parametrize("variant", ["qwen3_next", "qwen3_5", "mamba", "mamba2", "jamba", "nemotron_h"])
 def test_states_have_one_size_whatever_the_prompt(variant: str) -> None:
     model = from_config(BASE | VARIANTS[variant])
     sizes = []

@@ -96,7 +96,8 @@ def preset(name: str) -> Model:
     return find_model(name)
 
 
-@pytest.mark.parametrize("variant", ["tiny-mamba/bf16/eager/plain/b2s9", "tiny-nemotron_h/bf16/sdpa/plain/b2s37"])
+@pytest.mark.parametrize("variant", ["tiny-mamba/bf16/eager/plain/b2s9", "tiny-mamba2/amp/eager/plain/b3s33",
+                                     "tiny-nemotron_h/bf16/sdpa/plain/b2s37"])
 def test_adapters_where_peft_refuses_them(variant: str) -> None:
     model = from_config(TINY[variant]["config"])
     with pytest.raises(Impossible, match="out_proj"):

@@ -49,6 +49,7 @@ CODE = {
     ("qwen3_5_text", "transformers"): "qwen3_5",
     ("qwen3_5", "transformers"): "qwen3_5_vision",
     ("mamba", "transformers"): "mamba",
+    ("mamba2", "transformers"): "mamba2",
     ("jamba", "transformers"): "jamba",
     ("nemotron_h", "transformers"): "nemotron_h",
     ("nemotron-nas", "transformers"): "nemotron_nas",

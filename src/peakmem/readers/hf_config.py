@@ -66,6 +66,7 @@ FAMILIES: Mapping[str, str] = {
     "deepseek_v4": "deepseek_v4.deepseek_v4",
     "glm_moe_dsa": "mixtures.glm_moe_dsa", "gpt_oss": "mixtures.gpt_oss", "llama4_text": "mixtures.llama4",
     "qwen3_next": "recurrent.qwen3_next", "qwen3_5_text": "recurrent.qwen3_5", "mamba": "recurrent.mamba",
+    "mamba2": "recurrent.mamba2",
     "jamba": "recurrent.jamba", "nemotron_h": "recurrent.nemotron_h", "nemotron-nas": "nemotron_nas.nemotron_nas",
     "ministral": "kin.ministral", "seed_oss": "kin.seed_oss", "glm": "kin.glm", "glm4": "kin.glm4", "olmo": "kin.olmo",
     "olmo3": "kin.olmo3", "olmoe": "kin.olmoe", "smollm3": "kin.smollm3", "minimax_m2": "kin.minimax_m2",

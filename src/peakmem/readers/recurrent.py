@@ -1,4 +1,4 @@
-"""Decoders with a recurrent state: Qwen3-Next and Qwen3.5, Mamba, Jamba, Nemotron-H."""
+"""Decoders with a recurrent state: Qwen3-Next and Qwen3.5, Mamba, Mamba 2, Jamba, Nemotron-H."""
 
 from __future__ import annotations
 
@@ -87,6 +87,28 @@ def mamba(f: Fields) -> Sizes:
         "feed_forward": inner, "vocabulary": f.count("vocab_size"), "tied": f.flag("tie_word_embeddings"),
         "activation": f.activation("hidden_act"), "switches": frozenset({*switches, "float_logits", "eager_only"}),
         "sizes": {"l": inner, "o": f.count("state_size"), "q": f.count("conv_kernel"), "R": rank}}
+
+
+def mamba2(f: Fields) -> Sizes:
+    """Mamba 2: no attention at all; heads with a state each, in groups that share B and C."""
+    f.notes.append(SCAN.format("in chunks"))
+    hidden, heads, size = f.count("hidden_size"), f.count("num_heads"), f.count("head_dim")
+    groups = f.count("n_groups")
+    if f.count("expand", most=10**3) * hidden != heads * size:
+        raise Impossible(f"{f.file}: {f.said('expand')} times {f.said('hidden_size')} must be {f.said('num_heads')} "
+                         f"times {f.said('head_dim')}")
+    if heads % groups:
+        raise Impossible(f"{f.file}: {f.said('n_groups')} must divide {f.said('num_heads')}")
+    if f.activation("hidden_act") != "silu":
+        raise f.wrong("hidden_act", "peakmem knows silu in Mamba 2")
+    switches = {switch for field, switch in (("use_bias", "mixer_bias"), ("use_conv_bias", "conv_bias"),
+                                             ("residual_in_fp32", "fp32_residual")) if f.flag(field)}
+    return {
+        "layers": f.count("num_hidden_layers"), "hidden": hidden, "heads": 1, "kv_heads": 1, "head_size": 1,
+        "feed_forward": heads * size, "vocabulary": f.count("vocab_size"), "tied": f.flag("tie_word_embeddings"),
+        "activation": "silu", "switches": frozenset({*switches, "float_logits", "eager_only"}),
+        "sizes": {"am": heads, "rm": heads // groups, "em": size, "Gm": groups, "o": f.count("state_size"),
+                  "q": f.count("conv_kernel"), "cm": f.count("chunk_size")}}
 
 
 def jamba(f: Fields) -> Sizes:

@@ -138,7 +138,8 @@ def _consistent(model: Model) -> None:
     if model.kv_heads != model.heads and (alike or pictures):
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} has as many as --heads {model.heads:,}")
     rotary = model.architecture == "modernbert" or model.architecture not in (
-        "gpt2", "gpt_neo", "opt", *ENCODERS, "t5", "mt5", "clip", "whisper", "bloom", "mpt", "gpt_bigcode", "mamba")
+        "gpt2", "gpt_neo", "opt", *ENCODERS, "t5", "mt5", "clip", "whisper", "bloom", "mpt", "gpt_bigcode", "mamba",
+        "mamba2")
     if rotary and not pictures and model.head_size % 2:
         refuse(f"--head-size {model.head_size:,} is odd; rotary positions need an even number")
     if model.experts_per_token > model.experts:
