@@ -12,7 +12,7 @@ def row(name: str, kind: str, parameters: int, checkpoint: str, *aliases: str) -
 
 ROWS: tuple[Preset, ...] = (
     row("distilbert-base", "distilbert", 66985530, "distilbert-base-uncased", "distilbert", "distilbert-base-uncased"),
-    row("mpnet-base", "mpnet", 109516991, "microsoft/mpnet-base", "mpnet", "all-mpnet-base-v2"),
+    row("mpnet-base", "mpnet", 109516991, "microsoft/mpnet-base", "mpnet"),
     row("modernbert-base", "modernbert", 149655232, "answerdotai/ModernBERT-base", "modernbert"),
     row("gpt-neo-1.3b", "gpt_neo", 1315575808, "EleutherAI/gpt-neo-1.3B"),
     row("ernie-4.5-0.3b", "ernie4_5", 360748032, "baidu/ERNIE-4.5-0.3B-PT", "ernie-4.5-0.3b-pt"),
