@@ -121,7 +121,7 @@ function later() {
   const turn = latest;
   timer = setTimeout(async () => {
     for (const task of resting) if (turn === latest) await task(() => turn === latest);
-  }, slow() ? 500 : 150);
+  }, 500);
 }
 
 /** The moment that slider, grid and chart share. */
