@@ -113,6 +113,11 @@ GRID = [
             {**PACKED, "precision": "amp-bf16", "sequence": 24, "weights": "nf4", "kbit_prepare": "trl"},
         ),
         (
+            "a raised embedding beside its scale, which stays a buffer of 16 bits",
+            first("gemma"),
+            {**PACKED, "precision": "amp-bf16", "sequence": 22, "weights": "nf4", "kbit_prepare": "yes"},
+        ),
+        (
             "t5: an embedding that TRL casts back by another name",
             T5,
             {**PACKED, "precision": "amp-bf16", "sequence": 15, "weights": "fp4", "kbit_prepare": "trl"},

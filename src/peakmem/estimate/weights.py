@@ -205,10 +205,13 @@ def embed(ids: Tensor, name: str, inputs: bool = True, scaled: bool = False,
 def times_buffer(x: Tensor, w: Parameter) -> Tensor:
     """`x * self.embed_scale.to(self.weight.dtype)`: a copy of the number where the weight has fewer bits.
 
-    Buffers of a model whose weights a policy casts are fp32, whether its weights are trained or not.
+    Buffers of a model whose weights a policy casts are fp32, whether its weights are trained or not; kbit preparation
+    raises parameters alone.
     """
     tape = current()
-    if w.owned.dtype == w.dtype and not (w.shard and tape.parts.m.shard_dtype):
+    m = tape.parts.m
+    raised = m.stored.prepared != "no" and w.dtype != m.dtype
+    if w.owned.dtype == w.dtype and not raised and not (w.shard and m.shard_dtype):
         return scale(x, "output, scaled")
     return mul(x, tape.new((), w.dtype, None, f"{tape.scope}/scale in {w.dtype}"), "output, scaled")
 
