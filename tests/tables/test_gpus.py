@@ -176,3 +176,9 @@ def test_contexts() -> None:
 
 def test_workspace_rows_are_in_order() -> None:
     assert [row.since for row in WORKSPACES] == sorted(row.since for row in WORKSPACES)
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "1" * 5000 + "GiB", "0." + "1" * 90])
+def test_a_size_of_thousands_of_digits_is_refused(text: str) -> None:
+    with pytest.raises(Impossible, match="too long"):
+        find_gpu(text)

@@ -138,6 +138,8 @@ def _sized(text: str) -> GPU:
     """A GPU of which only the memory is given."""
     match = _SIZE.fullmatch(text)
     assert match
+    if len(text) > 40:  # Python refuses to read some thousand digits
+        raise Impossible(f"--gpu {printable(text)} is too long; give 24GiB")
     number, unit = match[1], (match[2] or "").lower()
     if unit not in _UNITS and not number[-1].isalpha():
         large = number.isdigit() and int(number) >= 1000
