@@ -120,3 +120,32 @@ class Accuracy:
     @property
     def met(self) -> bool:
         return all(threshold.met for threshold in self.thresholds)
+
+
+@immutable
+class Finding:
+    """One thing that an out-of-memory message means. about: capacity, limit, pieces, others, context, count, tensor."""
+
+    about: str
+    text: str
+
+
+@immutable
+class Diagnosis:
+    """What an out-of-memory message says of a run.
+
+    asked: the message in one sentence; findings: what it means, the cause first; advice: what to do; gpu: what to give
+    as --gpu, a name or a size; gpus: names of GPUs with this capacity; allocated, reserved, device: bytes measured when
+    it failed, device None where the message does not tell this process from others; suspects: names of lines whose
+    request prints the same size.
+    """
+
+    asked: str
+    findings: tuple[Finding, ...]
+    advice: tuple[str, ...]
+    gpu: str
+    gpus: tuple[str, ...]
+    allocated: int
+    reserved: int
+    device: int | None = None
+    suspects: tuple[str, ...] = ()

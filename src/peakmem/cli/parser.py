@@ -15,6 +15,7 @@ SWITCHES = frozenset({*(name for name, row in FIELDS.items() if row["type"] is b
 COMMANDS: dict[str, str] = {
     "estimate": "the peak of a training step or of a generation, when it is, and of what",
     "explain": "the lines behind a number: size, formula, birth, death, reason",
+    "diagnose": "what an out-of-memory message means, and which tensor was asked for",
     "trace": "a real PyTorch module and optimizer, without a GPU; runs your file",
     "compare": "two ledgers side by side; exit code 1 when they differ",
     "fit": "the largest batch that fits on a GPU",

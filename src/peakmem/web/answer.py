@@ -256,6 +256,21 @@ def compare(request: Mapping[str, Any]) -> dict[str, Any]:
                for p in getattr(found, part)] for part in ("phases", "kinds", "lines")}
 
 
+def diagnose(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What an out-of-memory message means, for the run that is believed to have written it."""
+    from peakmem.plan.diagnose import as_json, diagnose_run
+
+    only(request, *RUN, "message")
+    message = request.get("message")
+    if not isinstance(message, str):
+        raise Impossible(f"message {printable(message, 40)}: give the text of the log")
+    known = request.get("model") is not None or request.get("config") is not None
+    model, settings = model_of(request) if known else None, settings_of(request)
+    if model is not None:
+        estimated(model, settings)  # refuses what would keep others waiting
+    return as_json(diagnose_run(message, model, settings))
+
+
 def sweep(request: Mapping[str, Any]) -> dict[str, Any]:
     """The peak for every combination of some settings."""
     from peakmem.web.sweep import sweep as swept
@@ -278,6 +293,7 @@ def figure(name: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 
 ASKS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "estimate": estimate, "chart": chart, "room": room, "beside": beside, "refused": refused, "fit": fit,
-    "levers": levers, "compare": compare, "sweep": sweep, "tables": figure("tables"),
+    "levers": levers, "compare": compare, "diagnose": diagnose, "sweep": sweep,
+    "tables": figure("tables"),
     "three-layers": figure("three_layers"), "cells": figure("cells"), "growth": figure("growth"),
 }

@@ -26,6 +26,7 @@ ANSWERS = {
     "fit": ("batch", "gpu"),
     "levers": ("before", "by_kind", "tried", "levers"),
     "compare": ("equal", "phases", "kinds", "lines"),
+    "diagnose": ("asked", "findings", "advice", "gpu", "gpus"),
     "sweep": ("count", "axes", "peaks", "refused"),
     "tables": ("fields", "sizes", "models", "gpus"),
 }
@@ -79,9 +80,11 @@ def schemas() -> dict[str, Any]:
         "chart": run, "room": run, "beside": run, "refused": run, "fit": run, "levers": run,
         "sweep": {**run, "axes": {"type": "object", "minProperties": 1}},
         "compare": {"a": side, "b": side},
+        "diagnose": {**run, "message": {"type": "string", "description": "a log with PyTorch's out-of-memory message"}},
     }
     asks = [closed({"ask": {"const": name}, **parts},
-                   *({"estimate": (), "compare": ("ask", "a", "b"), "sweep": ("ask", "axes")}.get(name, ("ask",))))
+                   *({"estimate": (), "compare": ("ask", "a", "b"), "sweep": ("ask", "axes"),
+                      "diagnose": ("ask", "message")}.get(name, ("ask",))))
             for name, parts in more.items()]
     figures = closed({"ask": {"enum": list(FIGURES)}}, "ask")
     found = [{"type": "object", "required": list(names)} for names in ANSWERS.values()]
