@@ -39,7 +39,7 @@ LEVERS: Mapping[str, Mapping[str, Any]] = {
 def pictures_of(config: Mapping[str, Any], sequence: int, size: Sequence[int]) -> dict[str, Any]:
     """What the records say of pictures, where the model takes them of any size."""
     model = from_config(config)
-    if "any_size" not in model.switches:
+    if not {"any_size", "tiles"} & model.switches:
         seen = "image-text" if "sees" in model.switches else "causal"
         return {"task": TASKS.get(CLASSES.get(model.architecture, "").rpartition("For")[2], seen)}
     said = dict(zip(("images", "image_height", "image_width"), size, strict=True))

@@ -112,6 +112,13 @@ SEEING: Mapping[str, Mapping[str, Any]] = {
         "model_type": "paligemma", "image_token_index": 90, "projection_dim": 48, "vision_config": {
             **CONFIGS["clip"]["vision_config"], "model_type": "siglip_vision_model", "vision_use_head": False},
         "text_config": ALONE | {"model_type": "gemma", "head_dim": 12}},
+    "internvl": {"model_type": "internvl", "image_token_id": 90, "text_config": ALONE | {"model_type": "qwen2"},
+                 "vision_config": CONFIGS["clip"]["vision_config"] | {"model_type": "internvl_vision",
+                                                                      "image_size": 48, "use_mean_pooling": False}},
+    "idefics3": {"model_type": "idefics3", "image_token_id": 90, "text_config": ALONE | {"model_type": "llama"},
+                 "vision_config": CONFIGS["clip"]["vision_config"] | {"image_size": 48}},
+    "smolvlm": {"model_type": "smolvlm", "image_token_id": 90, "text_config": ALONE | {"model_type": "llama"},
+                "vision_config": CONFIGS["clip"]["vision_config"] | {"image_size": 48}},
     "qwen2-vl": {"model_type": "qwen2_vl", "text_config": WORDS, **PLACES, "vision_config": {
         "depth": 3, "embed_dim": 32, "hidden_size": 48, "mlp_ratio": 3, "num_heads": 4, "patch_size": 14}},
     "qwen2.5-vl": {"model_type": "qwen2_5_vl", "text_config": WORDS, **PLACES, "vision_config": QWEN_TOWER | {

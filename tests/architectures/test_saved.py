@@ -26,6 +26,7 @@ from tests.architectures import (
     test_newest,
     test_open_models,
     test_recent,
+    test_tiles,
     test_towers,
     test_vision_language,
 )
@@ -46,6 +47,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     **test_classifiers.VARIANTS,
     **{name: config for name, config in test_towers.VARIANTS.items() if name in test_towers.TRAINS},
     **test_vision_language.VARIANTS,
+    **test_tiles.VARIANTS,
 }
 CLASSES = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM",
            **dict.fromkeys(("distilbert", "electra", "modernbert", "mpnet"), "AutoModelForMaskedLM"),
@@ -54,7 +56,7 @@ CLASSES = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM",
            "whisper": "WhisperForConditionalGeneration", "vit": "AutoModelForImageClassification",
            "resnet": "AutoModelForImageClassification", "clip": "CLIPModel", "llava": "AutoModelForImageTextToText",
            **dict.fromkeys(("gemma3", "paligemma"), "AutoModelForImageTextToText"),
-           **dict.fromkeys(test_vision_language.KINDS, "AutoModelForImageTextToText"),
+           **dict.fromkeys((*test_vision_language.KINDS, *test_tiles.KINDS), "AutoModelForImageTextToText"),
            **{family: hf_config.CLASSES[family] for family in test_classifiers.FAMILIES}}
 BATCH, TOKENS = 2, 24
 
@@ -89,6 +91,8 @@ def batch_of(made: Any) -> dict[str, Any]:
         ids = ids.masked_fill(ids == made.image_token_id, 3).masked_fill(places.bool(), made.image_token_id)
         return {"input_ids": ids, "labels": ids.clone(), "token_type_ids": places,
                 "pixel_values": torch.randn(BATCH, images.num_channels, images.image_size, images.image_size)}
+    if made.model_type in test_tiles.KINDS:
+        return test_tiles.batch_of(made, ids)
     if made.model_type in test_vision_language.KINDS:
         return test_vision_language.batch_of(made, ids)
     if made.model_type in {"vit", "resnet", *test_classifiers.FAMILIES}:

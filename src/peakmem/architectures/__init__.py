@@ -75,6 +75,8 @@ CODE = {
     ("dit", "transformers"): "dit",
     ("clip", "transformers"): "clip",
     ("llava", "transformers"): "llava",
+    ("internvl", "transformers"): "internvl",
+    **{(name, "transformers"): "idefics3" for name in ("idefics3", "smolvlm")},
     ("qwen2_vl", "transformers"): "qwen_vl",
     ("qwen2_5_vl", "transformers"): "qwen_vl",
     ("qwen3_vl", "transformers"): "qwen_vl",

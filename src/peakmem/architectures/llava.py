@@ -50,10 +50,10 @@ def rows_of_layer(m: Structure, block: Callable[[str], Iterator[Row]], kind: str
     return (row._replace(reached=m.has("pictures") and kind == "image") for row in block(kind))
 
 
-def beside(rows: Definition) -> Iterator[Row | Layers]:
-    """A decoder's rows where it is a part of another model; its head stays outside."""
+def beside(rows: Definition, text: str = TEXT) -> Iterator[Row | Layers]:
+    """A decoder's rows where it is a part of another model, there called `text`; its head stays outside."""
     for row in rows:
-        name = row.name if row.name.startswith("lm_head") else row.name.replace("model", TEXT, 1)
+        name = row.name if row.name.startswith("lm_head") else row.name.replace("model", text, 1)
         yield row._replace(name=name)
 
 

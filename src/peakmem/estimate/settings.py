@@ -184,7 +184,7 @@ def stretches(model: Model, setup: Setup, kinds: tuple[str, ...],
     if unfold:
         return unfolded(model.layer_kinds or kinds * model.layers, frozen), {}
     apart = (setup.shard != "none" or setup.offload != "none" or setup.checkpoint != "none"
-             or bool({"shared_inputs", "norms_after"} & model.switches))
+             or bool({"shared_inputs", "norms_after", "sees"} & model.switches))
     partly = bool(setup.freeze) or (setup.lora_rank > 0 and setup.lora_targets != ("all-linear",))
     if model.layer_kinds:
         before, after = runs_of(kinds[:frozen]), runs_of(kinds[frozen:])

@@ -60,6 +60,8 @@ MOST_CALLS = 1024
 
 def counts_of_pictures(model: Model, setup: Setup) -> Iterator[tuple[str, int]]:
     count = images_of(model, setup) * setup.batch
+    if count and "tiles" in model.switches:
+        yield "sequences", setup.batch
     if not count or "any_size" not in model.switches:
         return
     yield "pictures", count
@@ -77,8 +79,13 @@ def counts_of_pictures(model: Model, setup: Setup) -> Iterator[tuple[str, int]]:
 
 
 def letters_of_pictures(model: Model, setup: Setup) -> dict[str, int]:
-    """N: patches of one picture; nt: tokens of all; wa … wd: patches of a window, whole and at the picture's edges."""
+    """N: patches of one picture; nt: tokens of all; wa … wd: patches of a window, whole and at the picture's edges.
+
+    vi: tiles of a sequence.
+    """
     count = images_of(model, setup)
+    if count and "tiles" in model.switches:
+        return {"vi": count}
     if not count or "any_size" not in model.switches:
         return {}
     sizes = model.towers[0].sizes

@@ -18,6 +18,8 @@ ANY_SIZE = ("a picture of --image-height × --image-width takes a token for each
             "--images says how many there are in each sequence")
 AVERAGED = ("a picture takes {} tokens of --sequence, which look at one another both ways, so that every layer has a "
             "mask; --images says whether there is one")
+TILES = ("a picture is one or more tiles of {0} × {0} pixels, each of which takes {1} tokens of --sequence; --images "
+         "says how many tiles there are in each sequence")
 SEES = "a picture takes as many tokens of --sequence as the tower sees patches; --images says whether there is one"
 
 
@@ -30,6 +32,8 @@ def together(f: Fields, text: Sizes, image: Model) -> Sizes:
     f.notes.append(ANY_SIZE if "any_size" in text["switches"] else SEES if "sees" in text["switches"] else NOTE)
     if "gt" in image.sizes:
         f.notes[-1] = AVERAGED.format(image.sizes["gt"] ** 2)
+    if "tiles" in text["switches"]:
+        f.notes[-1] = TILES.format(image.image, image.sizes["qt"] ** 2)
     f.assumed.pop(("text_config", "tie_word_embeddings"), None)  # the whole model's word counts
     return text | {
         "layers": image.layers + text["layers"], "layer_kinds": (*before, *kinds),

@@ -26,7 +26,7 @@ def images_of(model: Model, setup: Setup) -> int:
                              "tokens; leave it out")
         return 0
     count = (1 if setup.run == "training" else 0) if setup.images < 0 else setup.images
-    if count > 1 and "any_size" not in model.switches:
+    if count > 1 and not {"any_size", "tiles"} & model.switches:
         raise Impossible(f"--images {count}: of {model.architecture} peakmem knows one picture in each sequence; give "
                          "1 or 0")
     for name, usual in (("beams", 1), ("prefill_chunk", 0)):
@@ -49,8 +49,9 @@ def tokens_of_image(model: Model, setup: Setup) -> int:
     if "any_size" in model.switches:
         rows, columns = grid_of(model, setup)
         return rows * columns // int(model.towers[0].sizes["pm"])
-    if "gt" in model.towers[0].sizes:
-        return int(model.towers[0].sizes["gt"]) ** 2
+    for merged in ("gt", "qt"):
+        if merged in model.towers[0].sizes:
+            return int(model.towers[0].sizes[merged]) ** 2
     return int((model.image // model.patch) ** 2 + ("class_token" in model.switches))
 
 
@@ -75,7 +76,10 @@ def grid_of(model: Model, setup: Setup) -> tuple[int, int]:
     return rows * merge, columns * merge
 
 
-def grids_of(model: Model, setup: Setup) -> tuple[int, int, int] | None:
-    """How many pictures each sequence has, and their rows and columns of patches, where they may be of any size."""
+def grids_of(model: Model, setup: Setup) -> tuple[int, ...] | None:
+    """How many pictures each sequence has, and their rows and columns of patches, where they may be of any size; how
+    many tiles, where it may have several."""
     count = images_of(model, setup)
+    if count and "tiles" in model.switches:
+        return (count,)
     return (count, *grid_of(model, setup)) if count and "any_size" in model.switches else None

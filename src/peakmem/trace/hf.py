@@ -13,7 +13,7 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts
 from peakmem.errors import PeakmemError
 
 from . import bits
-from .pictures import grid_of
+from .picture_batches import pictured
 
 TASKS = {
     "causal": "AutoModelForCausalLM",
@@ -198,8 +198,7 @@ def batch(
     """Return one batch: tokens and labels, int64, size × sequence (labels size × `target` if given), with text of
     pictures one for each sequence; or pixels in the parameters' dtype and one class each.
 
-    `grid`: of a tower for pictures of any size, how many each sequence has, and their rows and columns of patches.
-    Their pixels are fp32, as the processor returns them.
+    `grid`: of pictures, see `pictured`.
     """
     if task == "image":
         size_of = getattr(config, "image_size", 224)  # where no file says it
@@ -212,16 +211,4 @@ def batch(
     tokens = {name: torch.empty(size, n, dtype=torch.int64, device=device) for name, n in lengths.items()}
     if task != "image-text":
         return tokens
-    seen = config.vision_config
-    if grid:
-        count, rows, columns = grid
-        pictures = [[1, rows, columns]] * (size * count)
-        pixels = torch.empty(size * count * rows * columns, seen.in_channels * seen.temporal_patch_size
-                             * seen.patch_size**2, device=device)
-        return {"input_ids": tokens["input_ids"], "pixel_values": pixels,
-                "image_grid_thw": grid_of(pictures, seen.spatial_merge_size**2),
-                "mm_token_type_ids": torch.empty_like(tokens["input_ids"]), "labels": tokens["labels"]}
-    pixels = torch.empty(size, seen.num_channels, seen.image_size, seen.image_size, dtype=dtype, device=device)
-    typed = config.model_type in ("gemma3", "paligemma")
-    types = {"token_type_ids": torch.empty_like(tokens["input_ids"])} if typed else {}
-    return {"input_ids": tokens["input_ids"], "pixel_values": pixels, **types, "labels": tokens["labels"]}
+    return pictured(config, tokens, dtype, device, grid)

@@ -34,9 +34,14 @@ class Known(torch.Tensor):
 
 def grid_of(rows: Sequence[Sequence[int]], merged: int) -> torch.Tensor:
     """Return the frames, rows and columns of patches of every picture; `merged` of them make one token."""
-    _tokens[:] = [sum(frames * height * width for frames, height, width in rows) // merged]
+    _tokens[:], _tiles[:] = [sum(frames * height * width for frames, height, width in rows) // merged], []
     with no_dispatch():
         return torch.tensor(rows, dtype=torch.int64, device="cpu").as_subclass(Known)
+
+
+def all_real(tiles: int, sequences: int) -> None:
+    """Say that every sequence has so many tiles, of which none is padding."""
+    _tokens[:], _tiles[:] = [tiles * sequences], [tiles] * sequences
 
 
 @contextmanager
@@ -55,6 +60,7 @@ def answered(device: str) -> Iterator[None]:
                 if isinstance(model, type) and "get_rope_index" in vars(model):
                     stack.enter_context(mock.patch.object(model, "get_rope_index", _rope_index))
         stack.enter_context(mock.patch.object(FakeTensor, "nonzero", _nonzero, create=True))
+        stack.enter_context(mock.patch.object(FakeTensor, "tolist", _tolist))
         yield
 
 
@@ -87,7 +93,15 @@ def _placed(found: Any, device: str) -> Any:
 
 
 _tokens: list[int] = []
-"""How many tokens stand for pictures in the batch that was made last."""
+"""How many tokens stand for pictures in the batch that was made last, or how many tiles it has."""
+_tiles: list[int] = []
+"""How many tiles each sequence has, where a model asks that."""
+_values = FakeTensor.tolist
+
+
+def _tolist(tensor: Any) -> Any:
+    """Return the tiles of each sequence, the only list that a model of tiles asks for."""
+    return list(_tiles) if _tiles else _values(tensor)
 
 
 def _nonzero(mask: torch.Tensor) -> torch.Tensor:
