@@ -21,9 +21,10 @@ FAMILIES = (
 LATER = (
     "gemma4 gemma4_text glm glm4 glm4_moe glm4_moe_lite glm_moe_dsa jamba llava mamba mimo_v2_flash minimax_m2 "
     "ministral mt5 nemotron_h olmo olmo3 olmoe qwen2_moe seed_oss smollm3 xlm-roberta mamba2 "
-    "internvl idefics3 smolvlm"
+    "internvl idefics3 smolvlm bart m2m_100 marian mbart pegasus"
 ).split()
 """Values of model_type in the grid; later ones come last, so that the points before keep their names."""
+SEQ2SEQ = ("t5", "bart", "m2m_100", "marian", "mbart", "pegasus")
 AXES: Mapping[str, tuple[Any, ...]] = {
     "precision": ("bf16", "fp16", "fp32", "amp-bf16", "amp-fp16", "mixed"),
     "attention": ("auto", "auto", "auto", "eager", "eager", "flash", "efficient", "cudnn", "math"),
@@ -127,7 +128,7 @@ def settings(config: Mapping[str, Any], seed: str) -> tuple[dict[str, Any], dict
         made["optimizer_implementation"] = "auto"
     if made["checkpoint"] != "selective":
         del made["checkpoint_save"]
-    if config["model_type"] != "t5":
+    if config["model_type"] not in SEQ2SEQ:
         del made["target"]
     if made["precision"] == "mixed" and made["shard"] == "none":
         made["optimizer"] = draw.choice(("adamw", "adam", "sgd", "momentum", "nesterov", "amsgrad", "lion"))

@@ -39,6 +39,8 @@ LEVERS: Mapping[str, Mapping[str, Any]] = {
 def pictures_of(config: Mapping[str, Any], sequence: int, size: Sequence[int]) -> dict[str, Any]:
     """What the records say of pictures, where the model takes them of any size."""
     model = from_config(config)
+    if "encoder_decoder" in model.switches:
+        return {"task": "seq2seq", "target_seq": sequence * 2 // 3}
     if not {"any_size", "tiles"} & model.switches:
         seen = "image-text" if "sees" in model.switches else "causal"
         return {"task": TASKS.get(CLASSES.get(model.architecture, "").rpartition("For")[2], seen)}

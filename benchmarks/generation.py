@@ -40,6 +40,9 @@ T5 = {"model_type": "t5", "d_model": 48, "d_kv": 8, "d_ff": 56, "num_layers": 3,
 VIT = {"model_type": "vit", "hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3,
        "num_attention_heads": 6, "image_size": 40, "patch_size": 8}
 CONVNEXT = {"model_type": "convnext", "hidden_sizes": [12, 20], "depths": [2, 3], "num_stages": 2, "image_size": 40}
+BART = {"d_model": 48, "encoder_layers": 3, "decoder_layers": 4, "encoder_ffn_dim": 56, "decoder_ffn_dim": 56,
+        "encoder_attention_heads": 6, "decoder_attention_heads": 6, "vocab_size": 97, "max_position_embeddings": 60,
+        "pad_token_id": 1, "decoder_start_token_id": 2}
 CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "t5": T5,
     "t5 1.1": T5 | {"d_kv": 10, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
@@ -47,6 +50,7 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "whisper": {"model_type": "whisper", "d_model": 48, "encoder_layers": 3, "decoder_layers": 4, "encoder_ffn_dim": 56,
                 "encoder_attention_heads": 6, "decoder_attention_heads": 6, "decoder_ffn_dim": 56, "vocab_size": 97,
                 "num_mel_bins": 12, "max_source_positions": 20, "max_target_positions": 30, "pad_token_id": 0},
+    **{name: BART | {"model_type": name} for name in ("bart", "mbart", "marian", "pegasus", "m2m_100")},
     "bert": {"model_type": "bert", "hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3,
              "num_attention_heads": 6, "vocab_size": 97, "max_position_embeddings": 40,
              "architectures": ["BertForMaskedLM"]},

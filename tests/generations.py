@@ -24,7 +24,7 @@ def model_of(record: Record) -> Model:
 
 def setup_of(record: Record) -> Setup:
     attention = "auto" if record["attention"] == "sdpa" else record["attention"]
-    target = record["target"] if model_of(record).architecture in ("t5", "mt5", "whisper") else 0
+    target = record["target"] if "encoder_decoder" in model_of(record).switches else 0
     return Setup.of(run="inference", precision=record["precision"], attention=attention, batch=record["batch"],
                     sequence=record["sequence"], target=target, generate=record["generate"],
                     lora_rank=record.get("lora", 0), **record.get("pictures", {}))

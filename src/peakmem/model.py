@@ -47,6 +47,7 @@ class Model:
     embedding_dropout: float = 0.0
     attention_dropout: float = 0.0
     hidden_dropout: float = 0.0
+    activation_dropout: float = 0.0  # inside the feed-forward
     switches: frozenset[str] = frozenset()  # "attention_bias", "parallel_residual", … : see each architecture
     sizes: Mapping[str, int] = field(default_factory=dict, hash=False)  # letters only this architecture has
     stored: tuple[str, int, int, tuple[tuple[str, bool], ...]] | None = None

@@ -16,10 +16,15 @@ from peakmem.estimate.replay import value
 from peakmem.estimate.settings import structure_of
 from peakmem.readers.hf_config import CLASSES, from_config
 from peakmem.setup import Setup
+from tests.generations import compared
 from tests.reference_steps import DATA, differences, events_by_phase, ids_of, records
 
 FAMILIES = ("roberta", "t5", "whisper")
-TINY = {record["id"]: record for record in json.loads((DATA / "traced_encoder_decoders.json").read_text())}
+BARTS = ("bart", "m2m_100", "marian", "mbart", "pegasus")
+FORWARD = {record["id"]: record for record in json.loads((DATA / "traced_seq2seq.json").read_text())
+           if "generate" in record}
+TINY = {record["id"]: record for name in ("encoder_decoders", "seq2seq")
+        for record in json.loads((DATA / f"traced_{name}.json").read_text()) if "bytes" in record}
 
 T5 = {"model_type": "t5", "d_model": 48, "d_kv": 10, "d_ff": 56, "num_layers": 3, "num_decoder_layers": 2,
       "num_heads": 4, "vocab_size": 97, "relative_attention_num_buckets": 12, "decoder_start_token_id": 0}
@@ -28,7 +33,12 @@ ROBERTA = {"model_type": "roberta", "hidden_size": 48, "intermediate_size": 56, 
 WHISPER = {"model_type": "whisper", "d_model": 48, "encoder_layers": 3, "decoder_layers": 2, "encoder_ffn_dim": 56,
            "encoder_attention_heads": 6, "decoder_attention_heads": 6, "decoder_ffn_dim": 56, "vocab_size": 97,
            "num_mel_bins": 12, "max_source_positions": 20, "max_target_positions": 30, "pad_token_id": 0}
+BART = {"d_model": 48, "encoder_layers": 3, "decoder_layers": 2, "encoder_ffn_dim": 56, "encoder_attention_heads": 6,
+        "decoder_attention_heads": 6, "decoder_ffn_dim": 56, "vocab_size": 97, "max_position_embeddings": 30,
+        "pad_token_id": 1}
 VARIANTS: dict[str, dict[str, Any]] = {
+    **{name: BART | {"model_type": name} for name in BARTS},
+    **{f"{name}, untied": BART | {"model_type": name, "tie_word_embeddings": False} for name in BARTS},
     "whisper": WHISPER,
     "whisper, untied": WHISPER | {"tie_word_embeddings": False},
     "roberta": ROBERTA,
@@ -79,8 +89,15 @@ def test_tiny_steps(name: str) -> None:
         assert ours == want, phase
 
 
+@pytest.mark.parametrize("name", FORWARD)
+def test_generation(name: str) -> None:
+    """Every allocation of the encoder and the first tokens, of the first and of the last single token."""
+    for phase, (ours, want) in compared(FORWARD[name]).items():
+        assert ours == want, phase
+
+
 def test_every_family_is_traced() -> None:
-    assert {record["config"]["model_type"] for record in TINY.values()} == set(FAMILIES)
+    assert {record["config"]["model_type"] for record in TINY.values()} == {*FAMILIES, *BARTS}
 
 
 def test_the_target_is_as_long_as_the_source_unless_it_is_said() -> None:
@@ -98,11 +115,35 @@ def test_positions_begin_behind_the_padding_tokens_number() -> None:
 
 
 def test_a_whisper_of_another_shape_is_refused() -> None:
-    for change in ({"encoder_ffn_dim": 40}, {"apply_spec_augment": True}, {"activation_dropout": 0.1}):
+    for change in ({"encoder_ffn_dim": 40}, {"apply_spec_augment": True}):
         with pytest.raises(Impossible):
             from_config(WHISPER | change)
     with pytest.raises(Impossible, match="30 positions"):
         estimate(from_config(WHISPER), target=31)
+
+
+def test_dropout_inside_the_feed_forward_is_one_of_its_own() -> None:
+    masks = [line for line in estimate(from_config(WHISPER | {"activation_dropout": 0.1, "dropout": 0.0})).lines
+             if "mask" in line.name and "self_attn" not in line.name and "encoder_attn" not in line.name]
+    assert {line.name.partition(".layers")[0] for line in masks} == {"model.encoder", "model.decoder"}
+
+
+def test_two_vocabularies_are_refused() -> None:
+    marian = BART | {"model_type": "marian"}
+    for change in ({"share_encoder_decoder_embeddings": False}, {"decoder_vocab_size": 50}):
+        with pytest.raises(Impossible, match="embeddings"):
+            from_config(marian | change)
+    assert from_config(marian | {"decoder_vocab_size": 97}).vocabulary == 97
+
+
+def test_neither_sequence_is_longer_than_the_positions() -> None:
+    for name in BARTS:
+        model = from_config(BART | {"model_type": name})
+        assert estimate(model, sequence=30, target=30).phases
+        for lengths in ({"sequence": 20, "target": 31}, {"sequence": 31, "target": 20}):
+            with pytest.raises(Impossible, match="30 positions"):
+                estimate(model, **lengths)
+    assert estimate(from_config(WHISPER), sequence=4000, target=30).phases  # its source is always of one length
 
 
 def test_a_feed_forward_of_another_kind_is_refused() -> None:

@@ -51,8 +51,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 CLASSES = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM",
            **dict.fromkeys(("distilbert", "electra", "modernbert", "mpnet"), "AutoModelForMaskedLM"),
-           "t5": "AutoModelForSeq2SeqLM",
-           "mt5": "AutoModelForSeq2SeqLM",
+           **dict.fromkeys(("t5", "mt5", *test_encoder_decoders.BARTS), "AutoModelForSeq2SeqLM"),
            "whisper": "WhisperForConditionalGeneration", "vit": "AutoModelForImageClassification",
            "resnet": "AutoModelForImageClassification", "clip": "CLIPModel", "llava": "AutoModelForImageTextToText",
            **dict.fromkeys(("gemma3", "paligemma"), "AutoModelForImageTextToText"),

@@ -132,6 +132,7 @@ def encoder_block(m: Structure, x: Tensor) -> Tensor:
     residual = x
     x = weights.layer_norm(x, "final_layer_norm")
     x = activation(project(x, "fc1"), m.activation)
+    x = dropout(x, m.drops("activation"))
     x = project(x, "fc2")
     x = dropout(x, m.drops("hidden"))
     x = add(residual, x)
@@ -154,6 +155,7 @@ def decoder_block(m: Structure, x: Tensor, mask: Tensor | None, encoded: Tensor)
     residual = x
     x = weights.layer_norm(x, "final_layer_norm")
     x = activation(project(x, "fc1"), m.activation)
+    x = dropout(x, m.drops("activation"))
     x = project(x, "fc2")
     x = dropout(x, m.drops("hidden"))
     x = add(residual, x)

@@ -281,9 +281,9 @@ def composite(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: boo
     q32, k32, v32 = cast(q, "fp32"), cast(k, "fp32"), cast(v, "fp32")
     query = scale(q32, "queries, scaled")
     if mask is None and causal and not is_one(q.dims[2], current().ones):  # a single query may look everywhere
-        mask = made("s s'", "bool", "ones")
-        mask = made("s s'", "bool", "causal mask")
-        mask = where(mask, "s s'", "fp32", "causal mask as numbers")
+        mask = made(pairs := f"{q.dims[2][0]} {q.dims[2][0]}'", "bool", "ones")
+        mask = made(pairs, "bool", "causal mask")
+        mask = where(mask, pairs, "fp32", "causal mask as numbers")
     keys = repeat_heads(k32, always=True) if grouped else k32
     values = repeat_heads(v32, always=True) if grouped else v32
     keys, values = keys_as(keys), keys_as(values)

@@ -38,3 +38,19 @@ def largest_allowed(x: Tensor) -> Tensor:
 def within(x: Tensor, limit: Tensor) -> Tensor:
     """torch.clamp(x, min=-limit, max=limit)."""
     return clamp(x, neg(limit), limit)
+
+
+def all_finite(x: Tensor) -> None:
+    """torch.isfinite(x).all(): (x == x) * (x.abs() != inf), which says that nothing is to be clamped.
+
+    Source: aten/src/ATen/native/TensorCompare.cpp, isfinite.
+    """
+    n = Node("abs", x)
+    n.saves(x, "the sign of each element")
+    sizes = n.output(result_like(n, x, None, "sizes"))
+    small = current().new(x.dims, "bool", None, f"{current().scope}/what is not infinite")
+    same = current().new(x.dims, "bool", None, f"{current().scope}/what is a number")
+    finite = current().new(x.dims, "bool", None, f"{current().scope}/what is finite")
+    del sizes, same, small
+    every = made("", "bool", "whether all are finite")
+    del finite, every

@@ -113,7 +113,7 @@ def dropouts_of(model: Model, setup: Setup) -> frozenset[str]:
     Source of LitGPT's 0.05: litgpt 0.4.5 finetune/lora.py. peft's default is 0.
     """
     given = {"attention": model.attention_dropout, "hidden": model.hidden_dropout, "embedding": model.embedding_dropout,
-             "path": float("drop_path" in model.switches)}
+             "activation": model.activation_dropout, "path": float("drop_path" in model.switches)}
     if setup.run == "inference":
         return frozenset()
     given = given if setup.dropout < 0 else dict.fromkeys(given, setup.dropout)

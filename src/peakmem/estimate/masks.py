@@ -69,6 +69,31 @@ def target_mask(m: Structure, dtype: str, packed: bool = False) -> Tensor | None
     return as_numbers(boolean_mask(at="t"), dtype, "t") if m.kernel("full") == "eager" else None
 
 
+def padded_target_mask(m: Structure, dtype: str) -> Tensor | None:
+    """The same where the decoder hands a mask of ones over, in which padding is looked for."""
+    padding = made("b t'", "bool", "what is no padding")
+    if m.kernel("full") != "eager":
+        count = made("", "int64", "tokens that are no padding")
+        every = made("", "bool", "whether none is padding")
+        del count, every, padding
+        return None
+    mask = as_numbers(boolean_mask(at="t", condition=causal_and_real), dtype, "t")
+    del padding
+    return mask
+
+
+def causal_and_real() -> Tensor:
+    """and_masks of causal_mask_function and padding_mask_function."""
+    result = made("", "bool", "one")
+    condition = made("1 1 t t'", "bool", "causal mask")
+    result = made("1 1 t t'", "bool", "causal mask")
+    del condition
+    condition = made("b 1 1 t'", "bool", "what is no padding")
+    result = made("b 1 t t'", "bool", "causal mask without padding")
+    del condition
+    return result
+
+
 def boolean_mask(windowed: bool = False, at: str = "s", condition: Callable[[], Tensor] | None = None) -> Tensor:
     """sdpa_mask: four aranges, then the comparisons, seen as (b, 1, s, s). condition: makes them, if not causal."""
     batch, head = made("b", "int64", "batch numbers"), made("1", "int64", "head numbers")

@@ -154,11 +154,13 @@ def check_code(model: Model, setup: Setup) -> None:
     if setup.run not in runs:
         raise Impossible(f"--implementation {setup.implementation} has no --run {setup.run}; give transformers, or "
                          f"--run {' or '.join(code.RUNS)}")
-    length = target_of(setup) if "encoder_decoder" in model.switches else setup.sequence
-    tokens = length + (setup.generate - 1 if setup.run == "inference" else 0)
+    both = "encoder_decoder" in model.switches
+    more = setup.generate - 1 if setup.run == "inference" else 0
+    tokens = (target_of(setup) if both else setup.sequence) + more
+    tokens, more = max((tokens, more), (setup.sequence if both and "s" not in model.sizes else 0, 0))
     if model.longest and tokens > model.longest and (model.vocabulary or not model.image):
         raise Impossible(f"{tokens:,} tokens are more than the {counted(model.longest, 'position')} of {model.name}; "
-                         f"give a --sequence of at most {model.longest - (tokens - length):,}")
+                         f"give a --sequence of at most {model.longest - more:,}")
     known = getattr(code, "LOSSES", (setup.loss,))
     if setup.loss not in known and setup.run == "training":
         raise Impossible(f"--loss {setup.loss} goes with transformers' causal language models, not with "

@@ -105,7 +105,8 @@ class Structure:
         return dict(self.counts)[letter]
 
     def drops(self, kind: str) -> bool:
-        """Whether this dropout runs: `attention`, `hidden`, `embedding` or `path`, which leaves blocks out."""
+        """Whether this dropout runs: `attention`, `hidden`, `embedding`, `activation`, or `path`, which leaves
+        blocks out."""
         return kind in self.dropouts
 
     def kernel(self, kind: str = "full") -> str:

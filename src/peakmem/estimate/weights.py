@@ -183,11 +183,11 @@ def convolution(x: Tensor, name: str, target: Dims | str, inputs: bool = False) 
 
 
 def embed(ids: Tensor, name: str, inputs: bool = True, scaled: bool = False,
-          table: Parameter | None = None) -> Tensor:
+          table: Parameter | None = None, times: bool = False) -> Tensor:
     """nn.Embedding: keeps the ids; the weight's gradient is a whole new matrix (embedding_dense_backward).
 
     inputs: it is the module that the model calls its input embeddings. scaled: Gemma's, which multiplies them.
-    table: another module's weight, which this one shares.
+    table: another module's weight, which this one shares. times: BART's, which multiplies them by a Python number.
     """
     with scope(name):
         w = weight("weight") if table is None else table
@@ -199,6 +199,8 @@ def embed(ids: Tensor, name: str, inputs: bool = True, scaled: bool = False,
         out = n.output(out)
         if scaled:
             out = times_buffer(out, w)
+        if times:
+            out = scale(out, "output, scaled")
         return leaf(out) if inputs and current().trains_inputs and not out.needs_grad else out
 
 

@@ -1,4 +1,4 @@
-"""T5 and Whisper: config.json fields -> keyword arguments of `Model`. The layers of the encoder come first."""
+"""T5, Whisper, BART's kin: config.json fields -> arguments of `Model`. The layers of the encoder come first."""
 
 from __future__ import annotations
 
@@ -40,27 +40,55 @@ def mt5(f: Fields) -> Sizes:
 
 def whisper(f: Fields) -> Sizes:
     """Whisper: encoder and decoder of one width, with as many heads; the source is always of one length."""
+    if f.value("apply_spec_augment"):
+        raise Impossible(f"{f.file}: {f.said('apply_spec_augment')}: masked frames, which peakmem does not know; "
+                         "leave it out")
+    longest = f.count("max_target_positions")
+    return _two_stacks(f, "Whisper") | {
+        "positions": longest, "longest": longest,
+        "sizes": {"s": f.count("max_source_positions"), "mel": f.count("num_mel_bins")},
+    }
+
+
+def bart(f: Fields) -> Sizes:
+    """BART, mBART, Marian, Pegasus, M2M100: a table of positions for each stack, of two rows more than positions.
+
+    Marian's and Pegasus's have no more. M2M100's would grow with a longer sequence, which is refused.
+    """
+    kind, longest = f.given["model_type"], f.count("max_position_embeddings")
+    if kind == "marian":
+        if not f.flag("share_encoder_decoder_embeddings"):
+            raise Impossible(f"{f.file}: share_encoder_decoder_embeddings is false: two vocabularies, which peakmem "
+                             "does not know; set it to true")
+        own = f.value("decoder_vocab_size")
+        if own is not None and own != f.count("vocab_size"):
+            raise Impossible(f"{f.file}: {f.said('decoder_vocab_size')} must be {f.said('vocab_size')}, as the "
+                             "embeddings are shared")
+    return _two_stacks(f, kind) | {
+        "positions": longest + (0 if kind in ("marian", "pegasus") else 2),
+        "longest": longest}
+
+
+def _two_stacks(f: Fields, name: str) -> Sizes:
+    """What Whisper and BART's kin have in common. Errors: Impossible."""
     encoder, decoder = layers(f, "encoder_layers"), layers(f, "decoder_layers")
     heads, wide = f.count("decoder_attention_heads"), f.count("decoder_ffn_dim")
     if (f.count("encoder_attention_heads"), f.count("encoder_ffn_dim")) != (heads, wide):
         raise Impossible(f"{f.file}: encoder_attention_heads and encoder_ffn_dim must be those of the decoder: "
-                         "peakmem knows no other Whisper")
-    for name, what in (("apply_spec_augment", "masked frames"), ("activation_dropout", "dropout after activations")):
-        if f.value(name):
-            raise Impossible(f"{f.file}: {f.said(name)}: {what}, which peakmem does not know; leave it out")
+                         f"peakmem knows no other {name}")
     if f.fraction("encoder_layerdrop") or f.fraction("decoder_layerdrop"):
         f.notes.append("layerdrop is taken as 0: the step in which no layer is dropped")
     f.used |= {"num_hidden_layers"}
-    longest, dropout = f.count("max_target_positions"), f.fraction("dropout")
+    dropout = f.fraction("dropout")
     return {
         "layers": encoder + decoder, "layer_kinds": ("encoder",) * encoder + ("decoder",) * decoder,
         "hidden": f.count("d_model"), "heads": heads, "kv_heads": heads,
         "head_size": head_size(f, "d_model", "decoder_attention_heads", own=False), "feed_forward": wide,
-        "vocabulary": f.count("vocab_size"), "positions": longest, "longest": longest,
-        "tied": f.flag("tie_word_embeddings"), "activation": f.activation("activation_function"),
-        "embedding_dropout": dropout, "attention_dropout": f.fraction("attention_dropout"), "hidden_dropout": dropout,
+        "vocabulary": f.count("vocab_size"), "tied": f.flag("tie_word_embeddings"),
+        "activation": f.activation("activation_function"), "embedding_dropout": dropout,
+        "attention_dropout": f.fraction("attention_dropout"), "hidden_dropout": dropout,
+        "activation_dropout": f.fraction("activation_dropout"),
         "switches": frozenset({"encoder_decoder", "shared_inputs"}),
-        "sizes": {"s": f.count("max_source_positions"), "mel": f.count("num_mel_bins")},
     }
 
 

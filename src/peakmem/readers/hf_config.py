@@ -88,6 +88,7 @@ FAMILIES: Mapping[str, str] = {
         "arcee", "cohere2", "cwm", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4", "granitemoe", "helium",
         "hunyuan_v1_dense", "hunyuan_v1_moe", "ministral3", "nemotron")},
     "qwen3_5_moe_text": "recurrent.qwen3_5_moe",
+    **dict.fromkeys(("bart", "mbart", "marian", "pegasus", "m2m_100"), "encoder_decoders.bart"),
     **{name: f"encoders.{name}" for name in ("distilbert", "electra", "modernbert", "mpnet")},
 }
 """transformers' model_type -> the function that reads it, in a module of this package that is loaded when needed."""
@@ -119,7 +120,10 @@ CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedL
                               "gemma3": "Gemma3ForConditionalGeneration",
                               "gemma4": "Gemma4ForConditionalGeneration", "qwen3_5": "Qwen3_5ForConditionalGeneration",
                               "clip": "CLIPModel",
-                              "whisper": "WhisperForConditionalGeneration"}
+                              "whisper": "WhisperForConditionalGeneration",
+                              "bart": "BartForConditionalGeneration", "mbart": "MBartForConditionalGeneration",
+                              "marian": "MarianMTModel", "pegasus": "PegasusForConditionalGeneration",
+                              "m2m_100": "M2M100ForConditionalGeneration"}
 NESTED: Mapping[str, str] = {"gemma3": "gemma3_text", "gemma4": "gemma4_text", "llama4": "llama4_text",
                              "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text",
                              "mistral3": "mistral", "kimi_k25": "deepseek_v3"}

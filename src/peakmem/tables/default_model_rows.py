@@ -11,6 +11,8 @@ def row(name: str, kind: str, parameters: int, checkpoint: str, *aliases: str) -
 
 
 ROWS: tuple[Preset, ...] = (
+    row("bart-large", "bart", 406291456, "facebook/bart-large", "bart"),
+    row("m2m100-418m", "m2m_100", 483905536, "facebook/m2m100_418M", "m2m100"),
     row("distilbert-base", "distilbert", 66985530, "distilbert-base-uncased", "distilbert", "distilbert-base-uncased"),
     row("mpnet-base", "mpnet", 109516991, "microsoft/mpnet-base", "mpnet"),
     row("modernbert-base", "modernbert", 149655232, "answerdotai/ModernBERT-base", "modernbert"),

@@ -15,6 +15,7 @@ from peakmem.setup import LIMIT, checked, number
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_size", "feed_forward", "vocabulary", "positions", "window",
          "experts", "experts_per_token", "expert_feed_forward", "token_types", "image", "patch", "channels", "classes")
 """Fields of `Model` that can be given, and `tied`."""
+BARTS = ("bart", "mbart", "marian", "pegasus", "m2m_100")
 ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "mpnet", "modernbert")
 
 
@@ -127,8 +128,8 @@ def _consistent(model: Model) -> None:
     if model.kv_heads > model.heads or model.heads % model.kv_heads:
         refuse(f"--kv-heads {model.kv_heads:,} must divide --heads {model.heads:,}")
     pictures = model.image > 0 and not model.vocabulary
-    alike = model.architecture in ("gpt2", "gpt_neo", "gpt_neox", "opt", *ENCODERS, "clip", "whisper", "bloom", "mpt",
-                                   "gptj")
+    alike = model.architecture in ("gpt2", "gpt_neo", "gpt_neox", "opt", *ENCODERS, *BARTS, "clip", "whisper", "bloom",
+                                   "mpt", "gptj")
     fixed = alike or model.architecture in ("falcon", "stablelm", "gpt_bigcode")
     if fixed and model.heads * model.head_size != model.hidden:
         refuse(f"--heads {model.heads:,} × --head-size {model.head_size:,} must be --hidden {model.hidden:,}")
@@ -138,8 +139,8 @@ def _consistent(model: Model) -> None:
     if model.kv_heads != model.heads and (alike or pictures):
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} has as many as --heads {model.heads:,}")
     rotary = model.architecture == "modernbert" or model.architecture not in (
-        "gpt2", "gpt_neo", "opt", *ENCODERS, "t5", "mt5", "clip", "whisper", "bloom", "mpt", "gpt_bigcode", "mamba",
-        "mamba2")
+        "gpt2", "gpt_neo", "opt", *ENCODERS, *BARTS, "t5", "mt5", "clip", "whisper", "bloom", "mpt", "gpt_bigcode",
+        "mamba", "mamba2")
     if rotary and not pictures and model.head_size % 2:
         refuse(f"--head-size {model.head_size:,} is odd; rotary positions need an even number")
     if model.experts_per_token > model.experts:

@@ -49,6 +49,9 @@ def build(
     settings = transformers.AutoConfig.for_model(**known)
     settings.architectures = []  # where a task has several classes, the first of them
     settings.use_cache = settings.get_text_config().use_cache = False
+    for name in ("encoder_layerdrop", "decoder_layerdrop", "layerdrop"):
+        if hasattr(settings, name):
+            setattr(settings, name, 0.0)  # whether a layer is dropped hangs on a value
     if task == "seq2seq" and getattr(settings, "decoder_start_token_id", None) is None:
         settings.decoder_start_token_id = settings.pad_token_id or 0  # its value decides no size
     if dropout is not None:
