@@ -56,6 +56,12 @@ def until(page: Any, expression: str, timeout: int = 8000) -> None:
         page.wait_for_timeout(30)
 
 
+def choose(page: Any, model: str) -> None:
+    """Take a model by its name, as a reader who types."""
+    page.fill("form.form [name=model]", model)
+    page.press("form.form [name=model]", "Enter")
+
+
 REFUSED = "the server responded with a status of 400"  # what Chromium itself writes of a mistake in a request
 
 

@@ -15,7 +15,7 @@ import peakmem
 from peakmem.setup import FIELDS
 from peakmem.web.answer import estimate_json
 from peakmem.web.link import from_url
-from tests.web.conftest import START, until
+from tests.web.conftest import START, choose, until
 
 OTHER: dict[str, Any] = {
     "sequence": "4096", "batch": "3", "optimizer": "lion", "gpu": "H200 SXM", "gpus": "8", "lora_rank": "8",
@@ -225,7 +225,7 @@ def test_what_has_no_effect_cannot_be_touched_and_says_why(opened: Any, address:
     assert page.is_disabled("[data-field=sequence] [type=range]") and page.is_enabled("form.form [name=batch]")
     page.locator("summary", has_text="Its size").click()
     assert page.is_disabled("[name=size-vocabulary]") and page.is_enabled("[name=size-layers]")
-    page.select_option("form.form [name=model]", "gpt2")
+    choose(page, "gpt2")
     until(page, "!document.querySelector('form [name=sequence]').disabled")
     page.check("form.form [name=run][value=inference]")
     until(page, "document.querySelector('[data-field=optimizer]').hidden")

@@ -11,7 +11,7 @@ import pytest
 from peakmem.errors import Unreadable
 from peakmem.web.answer import estimate_json
 from peakmem.web.page import build
-from tests.web.conftest import PYODIDE, START, until
+from tests.web.conftest import PYODIDE, START, choose, until
 from tests.web.serving import folder
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ def headline(request: dict[str, Any]) -> str:
 
 def explore(page: Any) -> None:
     """A preset that lies in the page is answered; what does not is told."""
-    page.select_option("form.form [name=model]", "gpt2-xl")
+    choose(page, "gpt2-xl")
     settings = {"gpu": "H100 SXM 80GB"}
     until(page, f"document.querySelector('.peak').textContent === "
                            f"{json.dumps(headline({'model': 'gpt2-xl', 'settings': settings}))}")
@@ -35,7 +35,7 @@ def explore(page: Any) -> None:
 def compute(page: Any) -> None:
     """Any configuration is answered, by Python in the browser."""
     page.wait_for_selector("html[data-engine=live]", state="attached", timeout=60_000)
-    page.select_option("form.form [name=model]", "gpt2-xl")
+    choose(page, "gpt2-xl")
     page.fill("form.form [name=sequence]", "777")
     want = headline({"model": "gpt2-xl", "settings": {"gpu": "H100 SXM 80GB", "sequence": 777}})
     until(page, f"document.querySelector('.peak').textContent === {json.dumps(want)}", timeout=20_000)

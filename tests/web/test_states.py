@@ -11,7 +11,7 @@ import pytest
 from peakmem.quantity import gib
 from peakmem.web.answer import estimate_json
 from peakmem.web.link import from_url
-from tests.web.conftest import START, until
+from tests.web.conftest import START, choose, until
 
 LLAMA = {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8,
          "num_key_value_heads": 8, "intermediate_size": 1024, "vocab_size": 1000}
@@ -59,7 +59,7 @@ def test_one_that_is_too_long_is_kept_and_said(opened: Any, address: str, page: 
     page.reload()
     page.wait_for_selector("html.ready")
     shows(page, want)
-    page.select_option("form.form [name=model]", "gpt2")
+    choose(page, "gpt2")
     until(page, "document.querySelector('.about').textContent.includes('gpt2')")
     page.go_back()
     shows(page, want)

@@ -234,7 +234,7 @@ def tables() -> dict[str, Any]:
               for name, row in FIELDS.items()]
     return {
         "version": __version__, "fields": fields, "sizes": [*SIZES, "tied"],
-        "models": [{"name": row.name, "parameters": row.parameters, "family": row.family}
+        "models": [{"name": row.name, "parameters": row.parameters, "family": row.family, "aliases": list(row.aliases)}
                    for row in presets().values()],
         "gpus": [{"name": row.name, "gb": f"{row.memory_gb:g}"} for row in gpus()],
         "optimizers": {row.name: row.title for row in OPTIMIZERS.values()},

@@ -1,6 +1,7 @@
 /** The settings: one control for each row of the field table, the common ones first. */
-import { h, people, tell } from "./format.js";
+import { h, tell } from "./format.js";
 import { parse } from "./ask.js";
+import { ModelBox } from "./models.js";
 import { state, change, missed } from "./store.js";
 
 const FIRST = ["model", "gpu", "run", "sequence", "batch", "precision", "optimizer", "attention", "checkpoint", "implementation"];
@@ -50,14 +51,9 @@ export class Form {
   }
 
   model() {
-    const families = new Map();
-    for (const row of this.tables.models) families.set(row.family, [...(families.get(row.family) ?? []), row]);
-    this.select = h("select", { name: "model", onchange: () => { if (this.select.value) change({ model: this.select.value }, { push: true }); } },
-      h("option", { value: "custom" }, "custom: a GPT block of any size"),
-      [...families].map(([family, rows]) => h("optgroup", { label: family },
-        rows.map((row) => h("option", { value: row.name }, `${row.name} (${people(row.parameters)})`)))));
+    this.models = new ModelBox(this.tables.models, (model) => change({ model }, { push: true }));
     this.upload = h("input", { type: "file", accept: ".json,application/json", class: "visually-hidden", name: "config", "aria-label": "A config.json", onchange: () => this.read(this.upload.files[0]) });
-    return h("div", { class: "field wide" }, h("label", {}, h("span", {}, "model"), this.select),
+    return h("div", { class: "field wide" }, this.models.element,
       h("p", { class: "small hint" }, "or ", h("label", { class: "link" }, this.upload, "open a config.json"), ", or drop it anywhere on the page. It is read here; no other site sees it."));
   }
 
@@ -183,10 +179,7 @@ export class Form {
 
   /** The controls as the state has them; the one that is being typed in is left alone. */
   sync() {
-    const own = this.tables.models.some((row) => row.name === state.model) || state.model === "custom";
-    this.select.querySelector("[data-file]")?.remove();
-    if (state.config || !own) this.select.prepend(h("option", { value: "", "data-file": "" }, state.config ? `${state.model} (your file)` : state.model));
-    this.select.value = state.config || !own ? "" : state.model;
+    this.models.set(state.config ? `${state.model} (your file)` : state.model);
     for (const name of SIZES) this.put(this.controls[`size-${name}`], state.sizes[name] ?? "");
     for (const row of this.tables.fields) {
       const value = state.settings[row.name] ?? (row.name === "gpu" ? "" : row.default);
