@@ -132,14 +132,15 @@ def counted(message: OutOfMemoryMessage, ledger: Ledger) -> Iterator[Finding]:
 
 
 def asked_for(ledger: Ledger, message: OutOfMemoryMessage) -> list[Line]:
-    """Lines whose request to the device prints as the message does; those of its phase first, the largest sums first.
+    """Lines whose request to the device prints as the message does; those of its phase first, what is there before the
+    step last, and otherwise the largest sums first.
 
     Up to 10 MiB requests share a segment: its size tells nothing, and no line is named.
     """
     if message.tried <= 2 * MIN_LARGE:
         return []
     found = [line for line in ledger.lines if line.place == "device" and printed(line) == human(message.tried)]
-    return sorted(found, key=lambda line: (not begins(line, message.phase), -line.bytes * line.count, line.name))
+    return sorted(found, key=lambda line: (not begins(line, message.phase), line.born.startswith("start"), -line.bytes * line.count, line.name))
 
 
 def printed(line: Line) -> str:

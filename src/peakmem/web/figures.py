@@ -220,6 +220,7 @@ def tables() -> dict[str, Any]:
     """What the form offers: settings, sizes, models, GPUs, optimizers; and names of kinds and letters."""
     from peakmem.quantity import LEGEND
     from peakmem.setup import FIELDS
+    from peakmem.tables.glossary import WORDS
     from peakmem.tables.gpus import gpus
     from peakmem.tables.models import presets
     from peakmem.tables.optimizers import OPTIMIZERS
@@ -240,4 +241,4 @@ def tables() -> dict[str, Any]:
         "optimizers": {row.name: row.title for row in OPTIMIZERS.values()},
         "precisions": {row.name: row.title for row in PRECISIONS.values()},
         "kinds": {kind: {"title": look.title, "letter": look.letter} for kind, look in COLOURS.items()},
-        "legend": dict(LEGEND)}
+        "legend": dict(LEGEND), "words": dict(WORDS)}

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
+from html import escape
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import cast
@@ -20,9 +21,10 @@ from peakmem.errors import Impossible, Unreadable, printable
 from peakmem.version import __version__
 from peakmem.web.answer import estimate_json
 from peakmem.web.colours_css import css
+from peakmem.web.doors import COMMANDS, STATES, explained, state
 from peakmem.web.still import stills
 
-STYLES = ("base.css", "kinds.css", "figures.css", "calculator.css")
+STYLES = ("base.css", "kinds.css", "figures.css", "calculator.css", "story.css")
 FIRST: dict[str, object] = {"model": "llama-3.1-8b", "settings": {"gpu": "H100 SXM 80GB"}}
 FIGURES: tuple[dict[str, object], ...] = ({"ask": "tables"}, {"ask": "cells"}, {"ask": "growth"},
                                           {"ask": "three-layers"})
@@ -112,6 +114,10 @@ def further_answers() -> bytes:
         keep(quick({**FIRST, "settings": dict(sorted({**gpu, **more}.items()))}))
     for row in gpus():
         keep(quick({**FIRST, "settings": {"gpu": row.name}}))
+    for door in STATES.values():
+        begun = {"model": door["model"], "settings": {name: door[name] for name in sorted(door) if name != "model"}}
+        for request in (quick(begun), *resting(begun)):
+            keep(request)
     keep({**FIRST, "timeline": True, "lines": 0, "allocator": False})
     return gzip.compress(json.dumps(found, separators=(",", ":")).encode(), 9, mtime=0)
 
@@ -131,10 +137,11 @@ def index(mode: str, styles: str, script: str, data: str) -> str:
         "mode": mode, "version": __version__, "styles": styles, "scripts": script, "how": HOW[mode],
         "mirrors": ", ".join(f"{name} {version}" for name, version in MIRRORS.items()),
         "data": f'<script type="application/json" id="baked">{inside("{" + baked + "}")}</script>\n{data}',
+        "card": escape(state("card")), "plan": escape(state("plan")), "commands": escape(COMMANDS, quote=False),
         **stills({name: json.loads(text) for name, text in zip(("tables", "cells", "growth", "three", "first",
                                                                 "levers", "room"), first.values())}),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset("index.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], explained(asset("index.html")))
 
 
 def files(mode: str = "served") -> dict[str, bytes]:

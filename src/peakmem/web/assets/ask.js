@@ -3,7 +3,7 @@ const mode = document.documentElement.dataset.mode ?? "baked"; // served | baked
 const known = new Map();
 /** The first answers whatever comes; the second, as soon as it is there, what takes many estimates: no slider waits for those. */
 const engines = [];
-const MANY = ["fit", "levers", "room", "beside", "refused"];
+const MANY = ["fit", "levers", "room", "beside", "refused", "diagnose"];
 let turn = 0;
 
 /** Text of a request with its keys in order: the same question has one name. */

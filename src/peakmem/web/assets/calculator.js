@@ -1,11 +1,14 @@
 /** Section 5: settings on one side, the answer in sight on the other. */
-import { bare, count, gib, h, kinds, letters, moment, momentTitle, named, people, swatch, title, announce } from "./format.js";
+import { bare, count, gib, h, kinds, letters, moment, momentTitle, named, people, scrolls, swatch, title, announce } from "./format.js";
 import { ask, key, mode } from "./ask.js";
 import { atRest, current, goTo, on, pin, request, state, tellAll } from "./store.js";
 import { draw } from "./chart.js";
 import { Form } from "./form.js";
 import { Timeline } from "./timeline.js";
 import { stated, tools } from "./exports.js";
+
+/** Marks of the pictures: where they are drawn, how the key shows them, what they mean. */
+const MARKS = [["line.end", "notch", "left when the moment ends"], [".beyond", "dotted", "reserved by PyTorch and not filled"], ["line.limit", "dashed", "what the GPU has for it"], [".behind", "outline", "pinned"], [".top", "crest", "the peak"]];
 
 export class Calculator extends HTMLElement {
   show(tables) {
@@ -24,7 +27,7 @@ export class Calculator extends HTMLElement {
     this.views = Object.entries({ bars: "By moment", time: "Over time", table: "Numbers" }).map(([name, text]) =>
       h("button", { type: "button", "aria-pressed": String(name === "bars"), "data-view": name, onclick: () => this.turn(name) }, text));
     this.time = h("div", { class: "timeline", hidden: true });
-    this.numbers = h("div", { class: "scroll numbers", hidden: true, tabindex: 0, role: "region", "aria-label": "Numbers" });
+    this.numbers = scrolls(h("div", { class: "scroll numbers", hidden: true }), "Numbers");
     this.detail = h("div", { class: "detail" });
     this.largest = h("div", { class: "largest" });
     this.pinned = h("div", { class: "pinned" });
@@ -34,11 +37,12 @@ export class Calculator extends HTMLElement {
       h("div", { class: "result" },
         this.sticky = h("div", { class: "sticky" }, this.headline, this.about, this.fits, this.beside, this.error,
           h("div", { class: "row tools views" }, this.views), h("div", { class: "stage" }, this.picture, this.moments, this.time, this.numbers), this.legend,
-          h("p", { class: "small marks" }, h("span", { class: "mark notch" }), " left when the moment ends  ", h("span", { class: "mark dotted" }), " reserved by PyTorch and not filled  ", h("span", { class: "mark dashed" }), " what the GPU has for it"),
+          this.key = h("p", { class: "small marks" }),
           h("div", { class: "row tools take" }, this.pinner, tools(() => this.shown())), this.detail))),
       this.pinned, this.largest);
     // Higher than the window: it stops where its lower end is seen, so that nothing in it stays out of reach.
-    const stop = () => { this.sticky.style.top = `${Math.min(0, innerHeight - this.sticky.offsetHeight)}px`; };
+    const header = document.querySelector("header");
+    const stop = () => { this.sticky.style.top = `${Math.min(getComputedStyle(header).position === "sticky" ? header.offsetHeight : 0, innerHeight - this.sticky.offsetHeight)}px`; };
     new ResizeObserver(stop).observe(this.sticky);
     addEventListener("resize", () => { stop(); this.paint(); });
     on("change", () => this.form.sync());
@@ -166,7 +170,16 @@ export class Calculator extends HTMLElement {
           onclick: (event) => { this.only = this.only === kind ? "" : kind; dim(this.only); for (const key of this.legend.children) key.setAttribute("aria-pressed", "false"); event.currentTarget.setAttribute("aria-pressed", String(this.only === kind)); } }, swatch(kind), ` ${title(kind)}`);
       }));
     }
+    this.marks();
     [...this.moments.children].forEach((button, i) => button.setAttribute("aria-current", String(i === this.index())));
+  }
+
+  /** What the marks of the picture mean, of those that are in it. */
+  marks() {
+    const shown = { bars: this.picture, time: this.time }[this.view];
+    const found = MARKS.filter(([part]) => shown?.querySelector(part));
+    this.key.replaceChildren(...found.map(([, look, text]) => h("span", {}, h("span", { class: `mark ${look}` }), ` ${text}`)));
+    this.legend.hidden = !shown;
   }
 
   /** One moment in numbers. */
@@ -182,11 +195,11 @@ export class Calculator extends HTMLElement {
   lines() {
     const { largest, more } = state.answer;
     this.largest.replaceChildren(h("h3", {}, "Largest tensors at the peak, and why they are alive"),
-      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Largest tensors at the peak" }, h("table", { class: "lines" },
+      scrolls(h("div", { class: "scroll" }, h("table", { class: "lines" },
         h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "n" }, "GiB"), h("th", { scope: "col" }, "tensor"), h("th", { scope: "col" }, "bytes of one"), h("th", { scope: "col" }, "why"))),
-        h("tbody", {}, largest.map((line) => h("tr", {}, h("td", { class: "n" }, bare(line.bytes)),
-          h("td", { title: line.names.join("\n") }, swatch(line.kind), " ", h("code", {}, line.names[0]), line.names.length > 1 ? h("span", { class: "quiet" }, ` and ${line.names.length - 1} alike`) : "", line.at_peak > 1 ? `, × ${count(line.at_peak)}` : ""),
-          h("td", {}, h("code", { title: `${line.substituted} = ${count(line.each)}` }, line.formula)), h("td", { class: "small why" }, line.why)))))),
+        h("tbody", {}, largest.map((line) => h("tr", {}, h("td", { class: "n", "data-label": "GiB" }, h("b", {}, bare(line.bytes))),
+          h("td", { "data-label": "tensor", title: line.names.join("\n") }, swatch(line.kind), " ", h("code", {}, line.names[0]), line.names.length > 1 ? h("span", { class: "quiet" }, ` and ${line.names.length - 1} alike`) : "", line.at_peak > 1 ? `, × ${count(line.at_peak)}` : ""),
+          h("td", { "data-label": "bytes of one" }, h("code", { title: `${line.substituted} = ${count(line.each)}` }, line.formula)), h("td", { class: "small why", "data-label": "why" }, line.why)))))), "Largest tensors at the peak"),
       h("p", { class: "small" }, `${count(more.lines)} smaller lines hold ${gib(more.bytes)} at the peak.`), letters(this.letters, largest.map((line) => line.formula)));
   }
 
@@ -205,6 +218,7 @@ export class Calculator extends HTMLElement {
     this.moments.hidden = name !== "bars";
     this.time.hidden = name !== "time";
     this.numbers.hidden = name !== "table";
+    this.marks();
     this.retime();
   }
   async retime(channel = "timeline") {
@@ -219,6 +233,7 @@ export class Calculator extends HTMLElement {
     }
     const room = state.answer.room;
     this.timeline.show(answer.timeline, Math.max(280, this.picture.parentElement.clientWidth), this.tall(), room ? room.capacity - room.context[1] : 0);
+    this.marks();
   }
 
   /** What takes many estimates: asked when the reader rests. */
@@ -246,8 +261,8 @@ export class Calculator extends HTMLElement {
     const [a, b] = [state.pinned.answer.ledger, state.answer.ledger];
     const row = (label, x, y) => h("tr", {}, h("th", { scope: "row" }, label), h("td", { class: "n" }, gib(x)), h("td", { class: "n" }, gib(y)), h("td", { class: "n" }, x === y ? "same" : (y > x ? "+" : "−") + gib(Math.abs(y - x))));
     this.pinned.replaceChildren(h("h3", {}, "Pinned (outline) and now"), h("p", { class: "small" }, differences(state.pinned.request, request())),
-      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Comparison" }, h("table", {}, h("thead", {}, h("tr", {}, ["at the peak", "pinned", "now", "difference"].map((text, i) => h("th", { scope: "col", class: i ? "n" : "" }, text)))),
-        h("tbody", {}, row("all", a.peak.bytes, b.peak.bytes), kinds().filter((kind) => a.peak.by_kind[kind] || b.peak.by_kind[kind]).map((kind) => row(named(kind), a.peak.by_kind[kind] ?? 0, b.peak.by_kind[kind] ?? 0))))));
+      scrolls(h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["at the peak", "pinned", "now", "difference"].map((text, i) => h("th", { scope: "col", class: i ? "n" : "" }, text)))),
+        h("tbody", {}, row("all", a.peak.bytes, b.peak.bytes), kinds().filter((kind) => a.peak.by_kind[kind] || b.peak.by_kind[kind]).map((kind) => row(named(kind), a.peak.by_kind[kind] ?? 0, b.peak.by_kind[kind] ?? 0))))), "Comparison"));
   }
 }
 

@@ -187,9 +187,10 @@ export class Form {
       if (row.name === "run") for (const radio of control) radio.checked = radio.value === value;
       else if (row.type === "bool") control.checked = value === true || value === "true";
       else this.put(control, Array.isArray(value) ? value.join(",") : value);
-      if (row.name === "precision") {
-        const { said } = this.fields.precision;
-        said.textContent = said.usual = this.tables.precisions[value] ?? "";
+      const meaning = { precision: this.tables.precisions, implementation: this.tables.words }[row.name];
+      if (meaning) {
+        const { said } = this.fields[row.name];
+        said.textContent = said.usual = meaning[value] ?? "";
       }
       const slider = this.controls[`${row.name}-slider`];
       if (slider) {

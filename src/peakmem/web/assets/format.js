@@ -69,6 +69,20 @@ export function letters(legend, formulas) {
   return h("p", { class: "small" }, "Letters: ", Object.entries(legend).filter(([letter]) => used.has(letter)).map(([letter, text], i) => [i ? ", " : "", h("b", {}, letter), ` ${text}`]), ".");
 }
 
+/** What is wider or higher than its box can be reached by keyboard; what is not is no stop on the way. */
+const boxes = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const over = target.scrollWidth > target.clientWidth + 1 || target.scrollHeight > target.clientHeight + 1;
+    if (over) Object.entries({ tabindex: "0", role: "region", "aria-label": target.dataset.region }).forEach(([name, value]) => target.setAttribute(name, value));
+    else for (const name of ["tabindex", "role", "aria-label"]) target.removeAttribute(name);
+  }
+});
+export function scrolls(element, name) {
+  element.dataset.region = name;
+  boxes.observe(element);
+  return element;
+}
+
 /** Swatch and name. */
 export const named = (kind) => h("span", { class: "named" }, swatch(kind), " ", title(kind));
 

@@ -1,5 +1,5 @@
 /** Section 4: tensors × moments of the three-layer network. Slider, keys, columns and the chart move one moment. */
-import { h, gib, swatch, title, announce } from "./format.js";
+import { h, gib, scrolls, swatch, title, announce } from "./format.js";
 import { state, goTo, on } from "./store.js";
 
 const NAMES = { z: "z1 … z3, before ReLU", errors: "errors on their way back", input: "input" };
@@ -46,7 +46,7 @@ export class Grid extends HTMLElement {
     this.guesses = h("div", { class: "row guesses", role: "group", "aria-label": "Guess the highest moment" },
       data.moments.map((one) => h("button", { type: "button", "aria-label": `${one.moment}: guess ${one.title}`, onclick: () => this.reveal(one.moment) }, one.moment)));
     this.replaceChildren(h("div", { class: "controls" }, this.guesses, this.answer),
-      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Tensors by moments" }, this.table),
+      scrolls(h("div", { class: "scroll" }, this.table), "Tensors by moments"),
       h("div", { class: "controls row slide" }, this.play, this.slider), this.words);
     this.addEventListener("keydown", (event) => this.key(event));
     on("moment", () => this.draw(true));

@@ -1,6 +1,7 @@
 /** Section 6: the largest of each kind with its rule. Section 7: the levers. Section 8: against a real run. */
-import { count, gib, h, kinds, letter, letters, moment, named, signed, swatch, title, announce } from "./format.js";
+import { count, gib, h, kinds, letter, letters, moment, named, scrolls, signed, swatch, title, announce } from "./format.js";
 import { ask, mode } from "./ask.js";
+import { about as wordIn, term } from "./terms.js";
 import { atRest, change as take, on, request, state } from "./store.js";
 
 /** "largest: NAME: NAME is read …" says the name once. */
@@ -18,8 +19,8 @@ export class Rules extends HTMLElement {
       return h("article", { class: `rule ${kind}` },
         h("h3", {}, named(kind), h("span", { class: "n" }, gib(one.largest))),
         h("p", {}, ledger.chart.every((row) => row.by_kind[kind] === one.largest) ? "the same all the time." : `at most, ${moment(one.at)}.`),
-        h("p", { class: "formula", tabindex: 0 }, h("code", {}, one.formula)),
-        h("p", { class: "formula numbers", tabindex: 0 }, "= ", h("code", {}, one.substituted), ` = ${count(one.largest)} bytes, tensors rounded up to 512`),
+        scrolls(h("p", { class: "formula" }, h("code", {}, one.formula)), `Rule of ${title(kind)}`),
+        scrolls(h("p", { class: "formula numbers" }, "= ", h("code", {}, one.substituted), ` = ${count(one.largest)} bytes, tensors rounded up to 512`), `The same in numbers: ${title(kind)}`),
         h("p", { class: "small" }, once(one.why)), h("p", { class: "small quiet" }, `mirrors ${one.source}`));
     });
     this.replaceChildren(h("div", { class: "rules" }, cards),
@@ -64,13 +65,13 @@ export class Levers extends HTMLElement {
       const about = answer.levers.find((lever) => lever.name === one.lever);
       const button = h("button", { type: "button", disabled: Boolean(one.refused), "data-lever": one.lever,
         onclick: () => { take({ settings: numbers(one.settings) }, { push: true }); announce(`taken: ${one.lever}`); } }, one.lever);
-      return h("li", { class: "lever", "data-name": one.lever }, h("div", { class: "take" }, button, h("span", { class: "small" }, about ? ["shrinks ", about.shrinks, cited(about.source)] : "the fewest that make it fit")),
+      return h("li", { class: "lever", "data-name": one.lever }, h("div", { class: "take" }, button, h("span", { class: "small" }, about ? ["shrinks ", about.shrinks, cited(about.source), " ", meant(about.name)] : "the fewest that make it fit")),
         h("div", { class: "before" }, gauge(one.by_kind, best),
           h("span", { class: "numbers" }, one.refused ? "refused" : [h("b", {}, gib(one.after)), ` ${signed(one.after - one.before)}`, one.fits && state.answer.room ? h("span", { class: "good" }, " fits") : ""])),
         h("p", { class: "small" }, one.refused || [change(one), beside(one), `Costs ${one.costs || "what each of them costs"}. `, one.flags.split(/ (?=--)/).map((flag) => [h("code", {}, flag), " "])]));
     };
     /** Every lever keeps its place, also one that is taken: nothing moves, and the keyboard's focus has where to stay. */
-    const idle = (lever) => h("li", { class: "lever idle", "data-name": lever.name, tabindex: -1 }, h("div", { class: "take" }, h("b", {}, lever.name), h("span", { class: "small" }, "shrinks ", lever.shrinks, cited(lever.source))),
+    const idle = (lever) => h("li", { class: "lever idle", "data-name": lever.name, tabindex: -1 }, h("div", { class: "take" }, h("b", {}, lever.name), h("span", { class: "small" }, "shrinks ", lever.shrinks, cited(lever.source), " ", meant(lever.name))),
       h("p", { class: "small" }, "Already taken, or worth nothing here."));
     const known = new Set(answer.levers.map((lever) => lever.name));
     const held = this.contains(document.activeElement) ? document.activeElement.closest("[data-name]")?.dataset.name ?? "" : null;
@@ -88,6 +89,8 @@ function cited(source) {
   const number = found && [...found.parentElement.children].indexOf(found) + 1;
   return found ? h("a", { class: "ref", href: `#${found.id}`, "aria-label": `reference ${number}` }, `[${number}]`) : null;
 }
+/** What its name means, where the glossary says it. */
+const meant = (name) => (wordIn(name) ? term(wordIn(name), "what is it?") : null);
 const gauge = (byKind, best) => h("span", { class: "gauge", "aria-hidden": "true" }, kinds().filter((kind) => byKind[kind]).map((kind) =>
   h("span", { class: `seg ${kind}`, style: `width:${((byKind[kind] / best) * 100).toFixed(2)}%` }, byKind[kind] / best > 0.05 ? letter(kind) : "")));
 const numbers = (settings) => Object.fromEntries(Object.entries(settings).map(([name, value]) => [name, /^\d+$/.test(value) ? Number(value) : value]));
@@ -101,10 +104,14 @@ export class Check extends HTMLElement {
     const copied = h("button", { type: "button", onclick: () => navigator.clipboard.writeText(code).then(() => announce("Code copied"), () => announce("Select the code and copy it")) }, "Copy the code");
     this.bars = h("div", { class: "check-bars" });
     this.verdict = h("p", { class: "verdict", "aria-live": "polite" });
-    this.replaceChildren(h("pre", { tabindex: 0 }, h("code", {}, code)), h("p", { class: "controls" }, copied),
+    this.replaceChildren(scrolls(h("pre", {}, h("code", {}, code)), "The code"), h("p", { class: "controls" }, copied),
       h("div", { class: "controls fields measured" }, Object.entries(this.inputs).map(([name, input]) => h("label", { class: "field" }, h("span", {}, `${name}, GiB`), input))), this.bars, this.verdict);
     on("details", () => this.draw());
     on("room", () => this.draw());
+    on("measured", () => {
+      for (const [name, input] of Object.entries(this.inputs)) input.value = state.measured?.[name] ? (state.measured[name] / 2 ** 30).toFixed(2) : "";
+      this.draw();
+    });
     this.draw();
   }
   draw() {
@@ -127,7 +134,9 @@ export class Check extends HTMLElement {
     if (given.allocated) {
       rows.push(bar("allocated", [[Math.min(peak, given.allocated), "plain"], [given.allocated - peak, "temporary"]], gib(given.allocated)));
       const apart = given.allocated - peak;
-      told.push(`Allocated is ${gib(Math.abs(apart))} ${apart < 0 ? "below" : "above"} the count (${((100 * apart) / peak).toFixed(1)} %)${apart < 0 ? ": something that we count was not there; compare settings and versions" : workspace ? `; expected for kernel workspaces and rounding: ${gib(workspace)}` : ": kernel workspaces, and anything else the process holds"}.`);
+      const failed = state.measured && Math.abs(state.measured.allocated - given.allocated) < 2 ** 23;
+      if (failed && apart < 0) told.push(`When the run failed it had ${gib(given.allocated)} allocated: ${gib(-apart)} below the peak that is counted.`);
+      else told.push(`Allocated is ${gib(Math.abs(apart))} ${apart < 0 ? "below" : "above"} the count (${((100 * apart) / peak).toFixed(1)} %)${apart < 0 ? ": something that we count was not there; compare settings and versions" : workspace ? `; expected for kernel workspaces and rounding: ${gib(workspace)}` : ": kernel workspaces, and anything else the process holds"}.`);
     }
     if (given.reserved) {
       rows.push(bar("reserved", [[given.allocated || Math.min(peak, given.reserved), "plain"], [given.reserved - (given.allocated || peak), "cache"]], gib(given.reserved)));

@@ -9,6 +9,9 @@ import "./products.js";
 import "./grid.js";
 import "./calculator.js";
 import "./ledger.js";
+import "./oom.js";
+import { sections } from "./sections.js";
+import { explain } from "./terms.js";
 
 const part = (name) => /** @type {any} */ (document.querySelector(name));
 
@@ -37,6 +40,7 @@ function within() {
     const place = link && document.getElementById(link.getAttribute("href").slice(1));
     if (!place) return;
     event.preventDefault();
+    if (link.dataset.state) location.hash = link.dataset.state;
     place.scrollIntoView();
     place.tabIndex = -1;
     place.focus({ preventScroll: true });
@@ -49,9 +53,11 @@ const pause = () => new Promise((resolve) => setTimeout(resolve));
 async function main() {
   theme();
   within();
+  sections();
   unpack();
   const tables = await ask({ ask: "tables" });
   setKinds(tables.kinds);
+  explain(tables.words);
   setDefaults(tables.fields);
   setNames(tables);
   part("pm-cells").show(await ask({ ask: "cells" }));
@@ -65,6 +71,7 @@ async function main() {
   await pause();
   part("pm-ledger").show(tables);
   part("pm-levers").show();
+  part("pm-oom").show();
   part("pm-check").show();
   await pause();
   part("pm-calculator").show(tables);

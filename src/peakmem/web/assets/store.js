@@ -3,7 +3,7 @@ import { ask, has, key, live, slow } from "./ask.js";
 import { toHash, fromHash } from "./url.js";
 
 export const start = { model: "llama-3.1-8b", config: null, sizes: {}, settings: { gpu: "H100 SXM 80GB" } };
-export const state = { ...structuredClone(start), moment: -1, answer: null, of: "", room: null, error: "", pinned: null };
+export const state = { ...structuredClone(start), moment: -1, answer: null, of: "", room: null, error: "", pinned: null, measured: null };
 export const events = new EventTarget();
 
 export const on = (name, what) => events.addEventListener(name, what);

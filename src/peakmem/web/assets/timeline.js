@@ -2,7 +2,8 @@
 import { gib, h, kinds, letter, moment, safe, title } from "./format.js";
 import { axis } from "./chart.js";
 
-const LEFT = 44, TOP = 26, BOTTOM = 44, RIGHT = 12;
+const FINEST = 2; // pixels of a column: a single event stays visible
+const LEFT = 44, TOP = 34, BOTTOM = 44, RIGHT = 12;
 
 export class Timeline {
   constructor(host) {
@@ -98,9 +99,9 @@ export class Timeline {
     return list[low][1];
   }
 
-  /** One point for each pixel: the highest event in it, so that no peak is lost. */
+  /** One point for each column: the highest event in it, so that no peak is lost. */
   columns() {
-    const many = Math.min(this.to - this.from, Math.floor(this.size.width - LEFT - RIGHT));
+    const many = Math.min(this.to - this.from, Math.floor((this.size.width - LEFT - RIGHT) / FINEST));
     const made = [];
     for (let i = 0; i < many; i++) {
       const a = this.from + Math.floor((i * (this.to - this.from)) / many);
@@ -143,7 +144,14 @@ export class Timeline {
       const [tall, middle, place] = bands.filter(([one]) => one > most - 1).reduce((best, one) => (far(one) < far(best) ? one : best));
       if (tall > 1) marks.push(`<text class="${tall > 16 ? "on" : "aside"} ${row.kind}" x="${x(place)}" y="${(middle + (tall > 16 ? 4 : 3)).toFixed(1)}" text-anchor="middle">${letter(row.kind)}</text>`);
     }
-    parts.push(...marks, ...this.labels(x, columns, height));
+    const crest = columns.map((_, i) => `${i ? "L" : "M"}${x(i)} ${y(below[i])}L${x(i + 1)} ${y(below[i])}`).join("");
+    parts.push(`<path class="crest" d="${crest}"/>`, ...marks, ...this.labels(x, columns, height));
+    const summit = columns.findIndex((at) => this.total[at] === this.top);
+    if (summit >= 0) { // it may be one event wide
+      const [middle, high] = [Number(x(summit)) + wide / 2, Number(y(this.top))];
+      const near = middle > width - 90 ? "end" : middle < LEFT + 60 ? "start" : "middle";
+      parts.push(`<path class="top" d="M${middle - 5} ${high - 10}h10l-5 7z"/><text class="amount best" x="${middle.toFixed(1)}" y="${high - 14}" text-anchor="${near}">${gib(this.top, 1)}</text>`);
+    }
     if (this.limit && this.limit <= most) parts.push(`<line class="limit" x1="${LEFT}" x2="${width - RIGHT}" y1="${y(this.limit)}" y2="${y(this.limit)}"/>`);
     const text = `Live bytes over the step, events ${this.from + 1} to ${this.to} of ${this.count}; highest ${gib(this.top)}`;
     this.picture.innerHTML = this.drawing = `<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img" aria-label="${safe(text)}">${parts.join("")}</svg>`;
