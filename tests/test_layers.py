@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "peakmem"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 BASE = {"errors", "quantity", "version", "answers", "immutable"}
-LEDGER = BASE | {"ledger", "ledger_json", "answers"}
+LEDGER = BASE | {"ledger", "ledger_json", "answers", "reasons"}
 DATA = LEDGER | {"model", "setup", "tables", "readers"}
 ENGINE = DATA | {"architectures", "estimate", "allocator"}
 ALLOWED: dict[str, set[str]] = {
@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "ledger": LEDGER,
     "ledger_json": LEDGER,
     "answers": LEDGER,
+    "reasons": LEDGER,
     "setup": BASE,
     "model": LEDGER,
     "readers": DATA,

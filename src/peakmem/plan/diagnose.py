@@ -12,6 +12,7 @@ from peakmem.ledger import Ledger, Line
 from peakmem.measured.out_of_memory import OutOfMemoryMessage, read_message
 from peakmem.model import Model
 from peakmem.quantity import gib
+from peakmem.reasons import sentence
 from peakmem.tables.device import context
 from peakmem.tables.gpus import GPU, find_gpu, gpus
 
@@ -140,7 +141,8 @@ def asked_for(ledger: Ledger, message: OutOfMemoryMessage) -> list[Line]:
     if message.tried <= 2 * MIN_LARGE:
         return []
     found = [line for line in ledger.lines if line.place == "device" and printed(line) == human(message.tried)]
-    return sorted(found, key=lambda line: (not begins(line, message.phase), line.born.startswith("start"), -line.bytes * line.count, line.name))
+    return sorted(found, key=lambda line: (not begins(line, message.phase), line.born.startswith("start"),
+                                           -line.bytes * line.count, line.name))
 
 
 def printed(line: Line) -> str:
@@ -164,7 +166,7 @@ def tensors(message: OutOfMemoryMessage, ledger: Ledger | None, suspects: list[L
     for line in suspects[:SHOWN]:
         many = f", {line.count:,} of them in a step" if line.count > 1 else ""
         yield Finding("tensor", f"{line.name} is of that size: {line.formula} = {line.substituted} = {line.bytes:,} "
-                      f"bytes{many}. {line.why}")
+                      f"bytes{many}. {sentence(line)}")
     if not suspects:
         sized = [line for line in ledger.lines if line.place == "device"]
         best = min(sized, key=lambda line: (max(line.bytes, message.tried) / max(1, min(line.bytes, message.tried)),

@@ -39,8 +39,8 @@ WORDS: Mapping[str, str] = {
     "LoRA": "Training small matrices of rank r beside the model's own, which stay as they are: gradients and optimizer "
             "state are those of the small ones.",
     "QLoRA": "LoRA beside weights that are stored in 4 bits and do not learn.",
-    "quantised weights": "Weights stored in 8 or 4 bits with a scale for each block; they are unpacked where they multiply.",
-    "offload": "Keeping optimizer state or weights in the host's memory or on a disk, and moving them when they are needed.",
+    "quantised weights": "Weights stored in 8 or 4 bits with a scale for each block; unpacked to multiply.",
+    "offload": "Keeping optimizer state or weights in the host's memory or on a disk, and moving them when due.",
     "sharding": "Dividing weights, gradients or optimizer state over GPUs: each keeps its part and gathers the others' "
                 "for a moment. ZeRO and FSDP are two names of it.",
     "KV cache": "Keys and values of the tokens that inference has seen.",

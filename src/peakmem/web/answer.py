@@ -13,6 +13,7 @@ from typing import Any
 from peakmem.errors import Impossible, PeakmemError, UnknownName, printable
 from peakmem.ledger import KINDS, Ledger, Line
 from peakmem.model import Model
+from peakmem.reasons import sentence
 from peakmem.web.request import model_of, only, parsed, settings_of, whole
 
 RUN = ("ask", "model", "config", "sizes", "settings")
@@ -105,7 +106,7 @@ def largest(ledger: Ledger, most: int = 8) -> dict[str, Any]:
     shown = [{"names": [line.name for line in group], "kind": group[0].kind, "bytes": total,
               "each": group[0].bytes, "at_peak": group[0].at_peak, "formula": group[0].formula,
               "substituted": group[0].substituted, "born": group[0].born, "freed": group[0].freed,
-              "why": group[0].why.removeprefix(group[0].name).lstrip(" :")} for total, group in ranked[:most]]
+              "why": sentence(group[0])} for total, group in ranked[:most]]
     rest = ranked[most:]
     return {"largest": shown, "more": {"lines": sum(len(group) for _, group in rest),
                                        "bytes": sum(total for total, _ in rest)}}
@@ -258,17 +259,10 @@ def compare(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def diagnose(request: Mapping[str, Any]) -> dict[str, Any]:
     """What an out-of-memory message means, for the run that is believed to have written it."""
-    from peakmem.plan.diagnose import as_json, diagnose_run
+    from peakmem.web.diagnosed import diagnosed
 
     only(request, *RUN, "message")
-    message = request.get("message")
-    if not isinstance(message, str):
-        raise Impossible(f"message {printable(message, 40)}: give the text of the log")
-    known = request.get("model") is not None or request.get("config") is not None
-    model, settings = model_of(request) if known else None, settings_of(request)
-    if model is not None:
-        estimated(model, settings)  # refuses what would keep others waiting
-    return as_json(diagnose_run(message, model, settings))
+    return diagnosed(request, estimated)
 
 
 def sweep(request: Mapping[str, Any]) -> dict[str, Any]:

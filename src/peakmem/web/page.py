@@ -115,7 +115,8 @@ def further_answers() -> bytes:
     for row in gpus():
         keep(quick({**FIRST, "settings": {"gpu": row.name}}))
     for door in STATES.values():
-        begun = {"model": door["model"], "settings": {name: door[name] for name in sorted(door) if name != "model"}}
+        settings = {name: door[name] for name in sorted(door) if name != "model"}
+        begun: dict[str, object] = {"model": door["model"], "settings": settings}
         for request in (quick(begun), *resting(begun)):
             keep(request)
     keep({**FIRST, "timeline": True, "lines": 0, "allocator": False})

@@ -68,9 +68,14 @@ export class Grid extends HTMLElement {
     const right = best.includes(name);
     this.classList.add("revealed");
     for (const button of this.guesses.children) button.setAttribute("aria-pressed", String(button.textContent === name));
+    const first = this.data.moments.find((one) => one.moment === best[0]);
+    const names = (what) => first[what].map((item) => item.name);
+    const made = names("made");
+    const kept = new Set(this.data.tensors.filter((row) => row.kind === "activations").map((row) => row.name));
+    const list = (all) => (all.length > 1 ? `${all.slice(0, -1).join(", ")} and ${all.at(-1)}` : all.join());
     const where = best.map((one) => this.data.moments.find((m) => m.moment === one).title).join(", and again in ");
     this.answer.replaceChildren(h("strong", { class: right ? "good" : "" }, right ? "Yes. " : "Not quite. "),
-      `The highest point is in ${where}: ${gib(this.data.peak.bytes, 1)}. Forward has freed nothing yet, and the gradients and errors of the first layers come on top.`);
+      ...written(`The highest point is in ${where}: ${gib(this.data.peak.bytes, 1)}. What forward kept is still there, and ${list(made)} ${made.length > 1 ? "come" : "comes"} on top before ${list(names("freed").filter((name) => kept.has(name)))} can go.`));
     goTo(this.data.moments.findIndex((one) => one.moment === best[0]));
   }
 

@@ -124,6 +124,7 @@ export class Timeline {
     const scale = axis(most);
     const parts = scale.ticks.map(([bytes, text]) => `<line class="tick" x1="${LEFT}" x2="${width - RIGHT}" y1="${y(bytes)}" y2="${y(bytes)}"/><text class="axis" x="${LEFT - 6}" y="${Number(y(bytes)) + 4}" text-anchor="end">${text}</text>`);
     parts.push(`<text class="axis" x="2" y="14">${scale.unit}</text>`);
+    parts.push(...this.labels(x, columns, height)); // behind the bands: a line must not hide what is one event wide
     const marks = []; // over the bands, also over those beside them where one is too thin to hold its letter
     const below = new Float64Array(columns.length);
     for (const row of this.rows) {
@@ -145,7 +146,7 @@ export class Timeline {
       if (tall > 1) marks.push(`<text class="${tall > 16 ? "on" : "aside"} ${row.kind}" x="${x(place)}" y="${(middle + (tall > 16 ? 4 : 3)).toFixed(1)}" text-anchor="middle">${letter(row.kind)}</text>`);
     }
     const crest = columns.map((_, i) => `${i ? "L" : "M"}${x(i)} ${y(below[i])}L${x(i + 1)} ${y(below[i])}`).join("");
-    parts.push(`<path class="crest" d="${crest}"/>`, ...marks, ...this.labels(x, columns, height));
+    parts.push(`<path class="crest" d="${crest}"/>`, ...marks);
     const summit = columns.findIndex((at) => this.total[at] === this.top);
     if (summit >= 0) { // it may be one event wide
       const [middle, high] = [Number(x(summit)) + wide / 2, Number(y(this.top))];
