@@ -45,6 +45,6 @@ WORDS: Mapping[str, str] = {
                 "for a moment. ZeRO and FSDP are two names of it.",
     "KV cache": "Keys and values of the tokens that inference has seen.",
     "fragmentation": "Free memory in pieces, none of which is as large as what is asked for.",
-    "CUDA context": "What a process holds on the GPU merely by using it: CUDA itself and loaded kernels.",
-    "reserved": "What PyTorch's allocator has taken from the GPU, filled or not: `torch.cuda.max_memory_reserved`.",
+    "CUDA context": "What the process holds on the device beside PyTorch's allocator: CUDA itself and loaded kernels.",
+    "reserved": "`torch.cuda.max_memory_reserved`: what the allocator has taken from the device.",
 }

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peakmem.errors import Impossible, PeakmemError, UnknownName, printable
-from peakmem.ledger import KINDS, Ledger, Line
+from peakmem.ledger import KINDS, Ledger
 from peakmem.model import Model
-from peakmem.reasons import sentence
+from peakmem.web.largest import largest, reasons
 from peakmem.web.request import model_of, only, parsed, settings_of, whole
 
 RUN = ("ask", "model", "config", "sizes", "settings")
@@ -66,7 +66,7 @@ def estimate(request: Mapping[str, Any]) -> dict[str, Any]:
     found = ledger.as_json()
     ordered = sorted(ledger.lines, key=lambda line: (-line.bytes_at_peak, -line.bytes * line.count, line.name))
     found["lines"] = [vars(line).copy() for line in ordered[:whole(request, "lines", 12, MOST_LINES)]]
-    result = {"ledger": found, **largest(ledger), "room": room_of(ledger, settings),
+    result = {"ledger": found, **largest(ledger), "reasons": reasons(ledger), "room": room_of(ledger, settings),
               "beside": others(model, settings) if full else None, "idle": idle(model, settings)}
     if request.get("timeline") is True:
         result["timeline"] = changes_of(ledger)
@@ -93,23 +93,6 @@ def chart(request: Mapping[str, Any]) -> dict[str, Any]:
                        "peak": {"bytes": ledger.totals.tensors, "moment": seen.moment, "by_kind": dict(seen.by_kind)},
                        "chart": [row_as_json(row) for row in seen.chart],
                        "parameters": vars(ledger.parameters).copy()}, "room": room_of(ledger, settings)}
-
-
-def largest(ledger: Ledger, most: int = 8) -> dict[str, Any]:
-    """What holds most at the peak; lines of one kind, size and number stand together."""
-    groups: dict[tuple[str, str, int, int], list[Line]] = {}
-    for line in ledger.lines:
-        if line.at_peak and not line.scratch:
-            groups.setdefault((line.kind, line.substituted, line.bytes, line.at_peak), []).append(line)
-    ranked = sorted(((sum(line.bytes_at_peak for line in group), group) for group in groups.values()),
-                    key=lambda pair: (-pair[0], pair[1][0].name))
-    shown = [{"names": [line.name for line in group], "kind": group[0].kind, "bytes": total,
-              "each": group[0].bytes, "at_peak": group[0].at_peak, "formula": group[0].formula,
-              "substituted": group[0].substituted, "born": group[0].born, "freed": group[0].freed,
-              "why": sentence(group[0])} for total, group in ranked[:most]]
-    rest = ranked[most:]
-    return {"largest": shown, "more": {"lines": sum(len(group) for _, group in rest),
-                                       "bytes": sum(total for total, _ in rest)}}
 
 
 def room(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 /** Section 5: settings on one side, the answer in sight on the other. */
-import { bare, count, gib, h, kinds, letters, moment, momentTitle, named, people, scrolls, swatch, title, announce } from "./format.js";
+import { bare, count, fit, gib, h, kinds, letters, moment, momentTitle, named, people, scrolls, swatch, title, announce } from "./format.js";
 import { ask, key, mode } from "./ask.js";
 import { atRest, current, goTo, on, pin, request, state, tellAll } from "./store.js";
 import { draw } from "./chart.js";
@@ -26,7 +26,7 @@ export class Calculator extends HTMLElement {
     this.view = "bars";
     this.views = Object.entries({ bars: "By moment", time: "Over time", table: "Numbers" }).map(([name, text]) =>
       h("button", { type: "button", "aria-pressed": String(name === "bars"), "data-view": name, onclick: () => this.turn(name) }, text));
-    this.time = h("div", { class: "timeline", hidden: true });
+    this.time = h("div", { class: "timeline", hidden: true, ondrawn: () => this.marks() });
     this.numbers = scrolls(h("div", { class: "scroll numbers", hidden: true }), "Numbers");
     this.detail = h("div", { class: "detail" });
     this.largest = h("div", { class: "largest" });
@@ -218,6 +218,7 @@ export class Calculator extends HTMLElement {
     this.moments.hidden = name !== "bars";
     this.time.hidden = name !== "time";
     this.numbers.hidden = name !== "table";
+    fit(this.numbers);
     this.marks();
     this.retime();
   }
@@ -233,7 +234,6 @@ export class Calculator extends HTMLElement {
     }
     const room = state.answer.room;
     this.timeline.show(answer.timeline, Math.max(280, this.picture.parentElement.clientWidth), this.tall(), room ? room.capacity - room.context[1] : 0);
-    this.marks();
   }
 
   /** What takes many estimates: asked when the reader rests. */

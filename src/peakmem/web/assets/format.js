@@ -70,16 +70,17 @@ export function letters(legend, formulas) {
 }
 
 /** What is wider or higher than its box can be reached by keyboard; what is not is no stop on the way. */
-const boxes = new ResizeObserver((entries) => {
-  for (const { target } of entries) {
-    const over = target.scrollWidth > target.clientWidth + 1 || target.scrollHeight > target.clientHeight + 1;
-    if (over) Object.entries({ tabindex: "0", role: "region", "aria-label": target.dataset.region }).forEach(([name, value]) => target.setAttribute(name, value));
-    else for (const name of ["tabindex", "role", "aria-label"]) target.removeAttribute(name);
-  }
-});
+export function fit(box) {
+  const over = box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1;
+  if (over) Object.entries({ tabindex: "0", role: "region", "aria-label": box.dataset.region }).forEach(([name, value]) => box.setAttribute(name, value));
+  else for (const name of ["tabindex", "role", "aria-label"]) box.removeAttribute(name);
+}
+const boxes = new ResizeObserver((entries) => entries.forEach((one) => fit(one.target)));
+const contents = new MutationObserver((changes) => new Set(changes.map((one) => one.target.closest("[data-region]"))).forEach((box) => box && fit(box)));
 export function scrolls(element, name) {
   element.dataset.region = name;
   boxes.observe(element);
+  contents.observe(element, { childList: true, subtree: true });
   return element;
 }
 

@@ -4,9 +4,6 @@ import { ask, mode } from "./ask.js";
 import { about as wordIn, term } from "./terms.js";
 import { atRest, change as take, on, request, state } from "./store.js";
 
-/** "largest: NAME: NAME is read …" says the name once. */
-const once = (why) => why.replace(/^largest: ([^:]+): \1:? ?/, "largest: $1: ");
-
 export class Rules extends HTMLElement {
   show(tables) {
     this.legend = tables.legend;
@@ -21,7 +18,7 @@ export class Rules extends HTMLElement {
         h("p", {}, ledger.chart.every((row) => row.by_kind[kind] === one.largest) ? "the same all the time." : `at most, ${moment(one.at)}.`),
         scrolls(h("p", { class: "formula" }, h("code", {}, one.formula)), `Rule of ${title(kind)}`),
         scrolls(h("p", { class: "formula numbers" }, "= ", h("code", {}, one.substituted), ` = ${count(one.largest)} bytes, tensors rounded up to 512`), `The same in numbers: ${title(kind)}`),
-        h("p", { class: "small" }, once(one.why)), h("p", { class: "small quiet" }, `mirrors ${one.source}`));
+        h("p", { class: "small" }, state.answer.reasons?.[kind] ?? ""), h("p", { class: "small quiet" }, `mirrors ${one.source}`));
     });
     this.replaceChildren(h("div", { class: "rules" }, cards),
       letters(this.legend, Object.values(ledger.kinds).map((one) => one.formula)),
@@ -80,7 +77,7 @@ export class Levers extends HTMLElement {
         answer.tried.filter((one) => !known.has(one.lever)).map(row)));
     if (held === null) return;
     const place = [...this.querySelectorAll("[data-name]")].find((one) => one.dataset.name === held) ?? this.firstElementChild;
-    (place.querySelector("button:enabled") ?? place).focus({ preventScroll: true });
+    (place.querySelector("[data-lever]:enabled") ?? place).focus({ preventScroll: true });
   }
 }
 /** The number of a paper in the list below. */

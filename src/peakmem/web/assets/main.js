@@ -1,6 +1,6 @@
 /** Put the parts together: answers that lie in the page first, so that it is complete before any engine is. */
 import { ask, boot, mode, unpack } from "./ask.js";
-import { announce, h, setKinds, tell } from "./format.js";
+import { announce, h, scrolls, setKinds, tell } from "./format.js";
 import { begin, setDefaults } from "./store.js";
 import { setNames } from "./url.js";
 import "./cells.js";
@@ -60,6 +60,7 @@ async function main() {
   explain(tables.words);
   setDefaults(tables.fields);
   setNames(tables);
+  for (const code of document.querySelectorAll("section > pre")) scrolls(code, "Commands");
   part("pm-cells").show(await ask({ ask: "cells" }));
   await pause();
   part("pm-growth").show(await ask({ ask: "growth" }));

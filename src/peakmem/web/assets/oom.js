@@ -7,6 +7,13 @@ import { stated } from "./exports.js";
 const ABOUT = { capacity: "why", limit: "why", pieces: "why", others: "other processes", context: "context", count: "against the count", tensor: "which tensor" };
 const EXAMPLE = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1002.00 MiB. GPU 0 has a total capacity of 79.19 GiB of which 371.12 MiB is free. Including non-PyTorch memory, this process has 78.82 GiB memory in use. Of the allocated memory 77.61 GiB is allocated by PyTorch, and 612.40 MiB is reserved by PyTorch but unallocated.";
 
+/** Of a long log the message, and what stands before it: a request has an end. */
+function around(text) {
+  if (text.length < 3e5) return text;
+  const at = Math.max(0, text.search(/out of memory/i));
+  return text.slice(Math.max(0, at - 2e5), at + 5e4);
+}
+
 export class OutOfMemory extends HTMLElement {
   show() {
     this.box = h("textarea", { name: "message", rows: 4, spellcheck: "false", autocomplete: "off", "aria-describedby": "oom-hint", placeholder: "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate …", oninput: () => this.soon() });
@@ -37,7 +44,7 @@ export class OutOfMemory extends HTMLElement {
       this.found.replaceChildren();
       return this.measured(null);
     }
-    const answer = await ask(request({ ask: "diagnose", message: text }), "diagnose");
+    const answer = await ask(request({ ask: "diagnose", message: around(text) }), "diagnose");
     if (answer === undefined || text !== this.box.value) return;
     this.box.setAttribute("aria-invalid", String(Boolean(answer?.error)));
     if (!answer || answer.error) {

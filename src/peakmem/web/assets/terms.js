@@ -4,12 +4,13 @@ import { h, announce } from "./format.js";
 let words = {};
 let card = null;
 let opener = null;
+let from = 0;
 
 /** Every marked word of the page becomes a button. */
 export function explain(found) {
   words = found;
   card = h("div", { id: "term-card", popover: "auto", role: "note" });
-  card.addEventListener("toggle", (event) => { if (event.newState === "closed") opener?.setAttribute("aria-expanded", "false"); });
+  card.addEventListener("beforetoggle", (event) => { if (event.newState === "closed") opener?.setAttribute("aria-expanded", "false"); });
   document.body.append(card);
   for (const one of document.querySelectorAll("dfn[data-term]")) one.replaceWith(term(one.dataset.term, one.textContent));
 }
@@ -34,6 +35,7 @@ function show(button, name) {
   if (opener === button && card.matches(":popover-open")) return card.hidePopover();
   card.hidePopover?.();
   opener = button;
+  from = scrollY;
   card.replaceChildren(h("b", {}, name), " ", written(words[name]));
   card.showPopover({ source: button });
   const at = button.getBoundingClientRect(), size = card.getBoundingClientRect();
@@ -43,4 +45,5 @@ function show(button, name) {
   button.setAttribute("aria-expanded", "true");
   announce(`${name}: ${card.textContent.slice(name.length + 1)}`);
 }
-addEventListener("scroll", () => { if (card?.matches(":popover-open")) card.hidePopover(); }, { passive: true });
+// It stands where it was opened; who reads on has read it.
+addEventListener("scroll", () => { if (card?.matches(":popover-open") && Math.abs(scrollY - from) > 40) card.hidePopover(); }, { passive: true });

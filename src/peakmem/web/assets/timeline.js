@@ -156,6 +156,7 @@ export class Timeline {
     if (this.limit && this.limit <= most) parts.push(`<line class="limit" x1="${LEFT}" x2="${width - RIGHT}" y1="${y(this.limit)}" y2="${y(this.limit)}"/>`);
     const text = `Live bytes over the step, events ${this.from + 1} to ${this.to} of ${this.count}; highest ${gib(this.top)}`;
     this.picture.innerHTML = this.drawing = `<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img" aria-label="${safe(text)}">${parts.join("")}</svg>`;
+    this.host.dispatchEvent(new Event("drawn"));
   }
 
   /** The picture as it is zoomed; the table of the whole step. */
