@@ -182,9 +182,6 @@ def test_text_parts_are_read_under_their_own_names() -> None:
     nested = {"model_type": "kimi_k25", "text_config": text}
     assert {from_config(config).architecture for config in (flat, nested)} == {"deepseek_v3"}
     assert from_config(flat).layers == from_config(nested).layers == 2
-    mistral = from_config({"model_type": "mistral3", "text_config": {"model_type": "mistral", **sizes, "head_dim": 8,
-                                                                    "num_key_value_heads": 2}})
-    assert (mistral.architecture, mistral.head_size) == ("mistral", 8)
 
 
 # Published totals: Qwen/Qwen-1_8B, THUDM/chatglm3-6b, internlm/internlm2-7b, baichuan-inc/Baichuan2-7B.

@@ -139,7 +139,8 @@ def saved_by_peakmem(config: dict[str, Any]) -> Counter[int]:
     model = from_config(config)
     tokens = {} if not model.vocabulary else {"sequence": 16 if config["model_type"] == "clip" else TOKENS}
     seen = config["model_type"] in test_vision_language.KINDS
-    size = test_vision_language.SIZE if seen else {"images": 0} if "any_size" in model.switches else {}
+    unseen = {"images": 0} if "any_size" in model.switches and config["model_type"] not in test_tiles.KINDS else {}
+    size = test_vision_language.SIZE if seen else unseen
     ledger = estimate(model, precision="fp32", attention="eager", batch=BATCH, dropout=0, **tokens, **size)
     found: Counter[int] = Counter()
     for line in ledger.lines:

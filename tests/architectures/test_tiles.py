@@ -1,8 +1,11 @@
-"""Models that look at pictures as tiles, against the real models: parameters, traced steps, generation, folding."""
+"""Pictures as tiles, and pictures behind Pixtral's tower, against the real models: parameters, steps, generation."""
 
 from __future__ import annotations
 
+import ast
 import json
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from peakmem.estimate.replay import compiled, replay
 from peakmem.estimate.settings import structure_of
 from peakmem.readers.hf_config import from_config
 from peakmem.setup import Setup
+from peakmem.tables.pictures import grid_of
 from tests.architectures.test_towers import CLIP, TEXT, real_model, sides
 from tests.generations import compared
 from tests.reference_steps import DATA, differences, events_by_phase
@@ -35,6 +39,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
                  "vision_config": SEEN},
     "smolvlm": {"model_type": "smolvlm", "image_token_id": 90, "tie_word_embeddings": True, "scale_factor": 4,
                 "text_config": WORDS | {"model_type": "llama", "tie_word_embeddings": False}, "vision_config": SEEN},
+    "mistral 3": {"model_type": "mistral3", "image_token_index": 90, "text_config": WORDS | {"model_type": "mistral"},
+                  "vision_config": SEEN | {"model_type": "pixtral", "num_attention_heads": 2}},
+    "ministral 3, own head": {
+        "model_type": "mistral3", "image_token_index": 90, "tie_word_embeddings": False, "spatial_merge_size": 1,
+        "multimodal_projector_bias": True, "projector_hidden_act": "relu",
+        "text_config": WORDS | {"model_type": "ministral3", "max_position_embeddings": 128},
+        "vision_config": SEEN | {"model_type": "pixtral", "num_attention_heads": 2}},
 }
 KINDS = tuple(dict.fromkeys(config["model_type"] for config in VARIANTS.values()))
 
@@ -42,12 +53,15 @@ KINDS = tuple(dict.fromkeys(config["model_type"] for config in VARIANTS.values()
 def batch_of(made: Any, ids: Any) -> dict[str, Any]:
     """Tokens with one tile in each sequence, for the real model."""
     torch = pytest.importorskip("torch")
-    tokens = from_config(made.to_dict()).towers[0].sizes["qt"] ** 2
+    sizes = from_config(made.to_dict()).towers[0].sizes
+    tokens = sizes["qt"] ** 2 if "qt" in sizes else 16 // sizes["pm"]
     side = made.vision_config.image_size if isinstance(made.vision_config.image_size, int) else 32
     ids = ids.masked_fill(ids == made.image_token_id, 3)
     ids[:, 1:tokens + 1] = made.image_token_id
     given = {"input_ids": ids, "labels": ids.clone()}
-    if made.model_type == "internvl":
+    if made.model_type == "mistral3":
+        given |= {"image_sizes": [(side, side)] * len(ids)}
+    if made.model_type in ("internvl", "mistral3"):
         return given | {"pixel_values": torch.randn(len(ids), 3, side, side)}
     return given | {"pixel_values": torch.randn(len(ids), 1, 3, side, side),
                     "pixel_attention_mask": torch.ones(len(ids), 1, side, side, dtype=torch.int64)}
@@ -56,7 +70,7 @@ def batch_of(made: Any, ids: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_parameters_are_those_of_transformers(variant: str) -> None:
     """Name for name, shape for shape, in the order of definition."""
-    structure, numbers = structure_of(from_config(VARIANTS[variant]), Setup.of(sequence=16), unfold=True)
+    structure, numbers = structure_of(from_config(VARIANTS[variant]), Setup.of(sequence=24), unfold=True)
     ours: list[tuple[str, tuple[int, ...]]] = []
     layers: dict[str, list[str]] = {}
     for key, p in interpret(structure).parameters.items():
@@ -86,7 +100,7 @@ def test_generation(name: str) -> None:
 ])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_layers_fold(variant: str, settings: dict[str, Any]) -> None:
-    setup = Setup.of(**{"sequence": 50, "batch": 2, "precision": "bf16"} | settings)
+    setup = Setup.of(**{"sequence": 64, "batch": 2, "precision": "bf16"} | settings)
     levels = []
     for unfold in (False, True):
         structure, numbers = structure_of(from_config(VARIANTS[variant]), setup, unfold=unfold)
@@ -123,3 +137,21 @@ def test_tiles_of_no_whole_squares_are_not_looked_at(change: dict[str, Any]) -> 
         p.numel() for p in real_model(VARIANTS["idefics3"] | change).parameters())
     with pytest.raises(Impossible, match="counted without pictures"):
         estimate(model, sequence=50, images=1)
+
+
+@pytest.mark.parametrize("size", [(448, 448), (1540, 1540), (3000, 2000), (13, 900), (1541, 27), (29, 28)])
+def test_the_rounding_of_pixtral_s_processor(size: tuple[int, int]) -> None:
+    """get_resize_output_image_size of transformers, with squares of merged patches."""
+    transformers = pytest.importorskip("transformers")
+    file = Path(transformers.__file__).parent / "models" / "pixtral" / "image_processing_pixtral.py"
+    names = ("get_resize_output_image_size", "_num_image_tokens")
+    tree = ast.parse(file.read_text(encoding="utf-8"))  # the module itself wants torchvision
+    tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in names]
+    for node in tree.body:
+        node.args = ast.parse(f"def f({', '.join(a.arg for a in node.args.args)}, *more): 0").body[0].args
+    found: dict[str, Any] = {"math": math, "get_image_size": lambda image, form: image}
+    exec(compile(tree, str(file), "exec"), found)
+    found["input_data_format"] = None
+    height, width = found["get_resize_output_image_size"](size, 1540, 28, None)
+    setup = Setup.of(sequence=10000, image_height=size[0], image_width=size[1])
+    assert grid_of(from_config({"model_type": "mistral3"}), setup) == (height // 14, width // 14)

@@ -77,6 +77,7 @@ CODE = {
     ("clip", "transformers"): "clip",
     ("llava", "transformers"): "llava",
     ("internvl", "transformers"): "internvl",
+    ("mistral3", "transformers"): "mistral3",
     **{(name, "transformers"): "idefics3" for name in ("idefics3", "smolvlm")},
     ("qwen2_vl", "transformers"): "qwen_vl",
     ("qwen2_5_vl", "transformers"): "qwen_vl",

@@ -160,7 +160,10 @@ def masked(m: Structure, kernel: str, q: Tensor, k: Tensor, v: Tensor, mask: Ten
     if kernel == "cudnn":
         return cudnn(q, k, v, numbers)
     keys = current().letters.get("s'", "s")  # as many as the cache holds
-    if m.has("odd_window" if keys[0] == "u" else "odd_sequence"):
+    odd = "odd_window" if keys[0] == "u" else "odd_sequence"
+    if numbers.dims[3] == ("tn'",):
+        keys, odd = "tn", "odd_patches"
+    if m.has(odd):
         padded = (*numbers.dims[:3], (f"{keys}^8",))
         numbers = current().new(padded, numbers.dtype, None, f"{current().scope}/mask as numbers, padded")
         numbers = numbers.seen_as(mask.dims)

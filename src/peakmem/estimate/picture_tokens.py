@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from peakmem.estimate.layout import dims, flat
+from peakmem.estimate.layout import GAP, dims, flat
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, cast
 from peakmem.estimate.positions import made
@@ -118,5 +118,22 @@ def average_pool(x: Tensor, target: str) -> Tensor:
     n = Node("avg_pool", x)
     n.saves(x, f"shape of what {n.scope} averaged")
     out = n.makes(dims(target), x.dtype, None, "averaged")
+    n.gradient(0)
+    return n.output(out)
+
+
+def unbound(x: Tensor, count: int) -> list[Tensor]:
+    """Iteration over the first dimension: views of each element; backward stacks their gradients (UnbindBackward0)."""
+    n = Node("unbind", x)
+    inside = [letter for letter in x.memory if letter not in x.dims[0]]
+    parts = [n.output(x.seen_as(x.dims[1:], (GAP, *inside)), slot) for slot in range(count)]
+    n.gradient(0)
+    return parts
+
+
+def unfolded(x: Tensor, target: str) -> Tensor:
+    """F.unfold: squares of pixels, each in a column of its own (Im2ColBackward0)."""
+    n = Node("im2col", x)
+    out = n.makes(dims(target), x.dtype, None, "squares as columns")
     n.gradient(0)
     return n.output(out)

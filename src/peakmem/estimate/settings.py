@@ -60,6 +60,8 @@ def structure_of(model: Model, setup: Setup, unfold: bool = False) -> tuple[Stru
         switches.add("odd_sequence")
     if numbers.get("t", 0) % 8:
         switches.add("odd_target")
+    if numbers.get("tn", 0) % 8:
+        switches.add("odd_patches")
     if "position_bias" in switches:
         switches |= {f"uneven_{name}" for name, letter in (("sequence", "s"), ("target", "t")) if numbers[letter] % 16}
     if model.rotary_size:

@@ -126,7 +126,8 @@ class Structure:
         for t in self.towers:
             if t.name == name:
                 kernels = tuple((kind, t.kernel) for kind, _ in self.kernels)
-                return replace(self, kernels=kernels, activation=t.activation, switches=t.switches, dropouts=t.dropouts)
+                switches = t.switches | {"odd_patches"} & self.switches
+                return replace(self, kernels=kernels, activation=t.activation, switches=switches, dropouts=t.dropouts)
         return self
 
     def stack(self, name: str) -> Iterator[tuple[int, Segment]]:

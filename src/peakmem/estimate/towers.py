@@ -28,7 +28,7 @@ def head_switches(model: Model) -> set[str]:
 def tower_of(model: Model, setup: Setup, dropouts: frozenset[str]) -> Tower:
     """What forward code may ask about a tower beside the main one."""
     switches = set(model.switches) | head_switches(model)
-    return Tower(model.name, kernel_of(model, setup, False), model.activation, frozenset(switches),
+    return Tower(model.name, kernel_of(model, setup, "masked" in switches), model.activation, frozenset(switches),
                  dropouts)
 
 
@@ -81,7 +81,7 @@ def counts_of_pictures(model: Model, setup: Setup) -> Iterator[tuple[str, int]]:
 def letters_of_pictures(model: Model, setup: Setup) -> dict[str, int]:
     """N: patches of one picture; nt: tokens of all; wa … wd: patches of a window, whole and at the picture's edges.
 
-    vi: tiles of a sequence.
+    vi: tiles or pictures of a sequence; tn: patches of all; my, mx: rows and columns of tokens.
     """
     count = images_of(model, setup)
     if count and "tiles" in model.switches:
@@ -91,6 +91,9 @@ def letters_of_pictures(model: Model, setup: Setup) -> dict[str, int]:
     sizes = model.towers[0].sizes
     rows, columns = grid_of(model, setup)
     numbers = {"N": rows * columns, "nt": setup.batch * count * rows * columns // sizes["pm"]}
+    if merged := sizes.get("ms", 0):
+        numbers |= {"vi": count, "tn": setup.batch * count * rows * columns, "my": rows // merged,
+                    "mx": columns // merged}
     if window := sizes.get("wm", 0):
         down, across = (side // isqrt(sizes["pm"]) % window for side in (rows, columns))
         numbers |= {"wa": window**2 * sizes["pm"], "wb": window * across * sizes["pm"],

@@ -76,7 +76,8 @@ FAMILIES: Mapping[str, str] = {
     "vit": "classics.vit", "t5": "encoder_decoders.t5", "mt5": "encoder_decoders.mt5", "roberta": "classics.roberta",
     "xlm-roberta": "classics.roberta", "camembert": "classics.roberta", "resnet": "towers.resnet",
     "unet_2d_condition": "diffusion.unet_2d", "dit": "diffusion.dit", "llava": "vision_language.llava",
-    "internvl": "tiled.internvl", "idefics3": "tiled.idefics3", "smolvlm": "tiled.smolvlm",
+    "mistral3": "pixtral.mistral3", "internvl": "tiled.internvl", "idefics3": "tiled.idefics3",
+    "smolvlm": "tiled.smolvlm",
     "qwen2_vl": "vision_language.qwen2_vl", "qwen2_5_vl": "vision_language.qwen2_5_vl",
     "qwen3_vl": "vision_language.qwen3_vl",
     "qwen3_vl_moe": "vision_language.qwen3_vl_moe", "qwen3_5": "vision_language.qwen3_5", "clip": "towers.clip",
@@ -110,6 +111,7 @@ CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedL
                               "dinov2_with_registers": "Dinov2WithRegistersForImageClassification",
                               "llava": "LlavaForConditionalGeneration",
                               "internvl": "InternVLForConditionalGeneration",
+                              "mistral3": "Mistral3ForConditionalGeneration",
                               "idefics3": "Idefics3ForConditionalGeneration",
                               "smolvlm": "SmolVLMForConditionalGeneration",
                               "qwen2_vl": "Qwen2VLForConditionalGeneration",
@@ -126,7 +128,7 @@ CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedL
                               "m2m_100": "M2M100ForConditionalGeneration"}
 NESTED: Mapping[str, str] = {"gemma3": "gemma3_text", "gemma4": "gemma4_text", "llama4": "llama4_text",
                              "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text",
-                             "mistral3": "mistral", "kimi_k25": "deepseek_v3"}
+                             "kimi_k25": "deepseek_v3"}
 """Files with a text part and a vision part: only the text part is read, unless the tower is known and is there."""
 OLD_NAMES: Mapping[str, str] = {
     "phi-msft": "open_models.phi_msft", "kimi_k2": "mixtures.kimi_k2", "baichuan": "remote_code.baichuan",

@@ -30,18 +30,20 @@ IDEFICS3_VISION: Mapping[str, Any] = {
     "attention_dropout": 0.0}
 
 
-def text_of(f: Fields, usual: str, other: Mapping[str, Any] | None = None) -> Sizes:
-    """The decoder, of one of the families in `TEXTS`. usual: that of a file that names none; other: its defaults where
-    the file has no decoder's part at all. Errors: UnknownName."""
+def text_of(f: Fields, usual: str, other: Mapping[str, Any] | None = None,
+            more: Mapping[str, Callable[[Fields], Sizes]] | None = None) -> Sizes:
+    """The decoder, of one of the families in `TEXTS`, or of `more` of them. usual: that of a file that names none;
+    other: its defaults where the file has no decoder's part at all. Errors: UnknownName."""
     from peakmem.readers.defaults import ALIASES, DEFAULTS
 
     given = part(f, "text_config", {})
     kind = given.value("model_type") or usual
-    if kind not in TEXTS:
-        raise UnknownName(f"text model in {f.file}:", str(kind), TEXTS)
+    known = {**TEXTS, **(more or {})}
+    if kind not in known:
+        raise UnknownName(f"text model in {f.file}:", str(kind), known)
     inner = Fields(given.file, given.given, {**DEFAULTS[kind], **(other or {})}, ALIASES.get(kind))
     inner.notes, inner.assumed, inner.place = f.notes, f.assumed, given.place
-    return TEXTS[kind](inner)
+    return known[kind](inner)
 
 
 def tower_kind(f: Fields, pictures: Fields, known: str) -> None:

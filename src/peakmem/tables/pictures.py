@@ -14,7 +14,9 @@ LIMITS: Mapping[str, tuple[int, int]] = {
     "qwen3_vl": (65536, 16777216), "qwen3_vl_moe": (65536, 16777216), "qwen3_5": (65536, 16777216),
 }
 """Pixels between which a processor keeps a picture: preprocessor_config.json of Qwen/Qwen2-VL-7B-Instruct,
-Qwen2.5-VL-7B-Instruct, Qwen3-VL-8B-Instruct (min_pixels and max_pixels; size)."""
+Qwen2.5-VL-7B-Instruct, Qwen3-VL-8B-Instruct and Qwen3.5-2B-Base (min_pixels and max_pixels; size). All of them name
+transformers' Qwen2VLImageProcessor (5.24, models/qwen2_vl/image_processing_qwen2_vl.py, models/auto/
+image_processing_auto.py), which such a file overrides: its own are 3,136 and 1,003,520."""
 
 
 def images_of(model: Model, setup: Setup) -> int:
@@ -42,13 +44,15 @@ def images_of(model: Model, setup: Setup) -> int:
 
 
 def tokens_of_image(model: Model, setup: Setup) -> int:
-    """A token for each patch, and one for the class token where it is kept; or one for each square that is merged.
+    """A token for each patch, and one for the class token where it is kept; or one for each square that is merged, and
+    Mistral 3's break at the end of each row.
 
     Source: transformers 5.24 models/llava/modeling_llava.py, get_image_features; models/qwen2_vl/.
     """
     if "any_size" in model.switches:
         rows, columns = grid_of(model, setup)
-        return rows * columns // int(model.towers[0].sizes["pm"])
+        breaks = rows // int(model.towers[0].sizes["ms"]) if model.architecture == "mistral3" else 0
+        return rows * columns // int(model.towers[0].sizes["pm"]) + breaks
     for merged in ("gt", "qt"):
         if merged in model.towers[0].sizes:
             return int(model.towers[0].sizes[merged]) ** 2
@@ -61,11 +65,14 @@ def grid_of(model: Model, setup: Setup) -> tuple[int, int]:
     Errors: Impossible. Source: transformers 5.24 models/qwen2_vl/image_processing_qwen2_vl.py, smart_resize.
     """
     height, width, merge = setup.image_height, setup.image_width, isqrt(model.towers[0].sizes["pm"])
+    side = model.patch * merge
+    if model.architecture == "mistral3":
+        rows, columns = whole_squares(height, width, model.image, side)
+        return merge * rows, merge * columns
     if max(height, width) > 200 * min(height, width):
         raise Impossible(f"--image-height {height:,}, --image-width {width:,}: the processor takes no picture with one "
                          "side more than 200 times the other")
     least, most = LIMITS[model.architecture]
-    side = model.patch * merge
     rows, columns = round(height / side), round(width / side)
     if rows * columns * side**2 > most:
         shrunk = sqrt(height * width / most)
@@ -74,6 +81,17 @@ def grid_of(model: Model, setup: Setup) -> tuple[int, int]:
         grown = sqrt(least / (height * width))
         rows, columns = (ceil(x * grown / side) for x in (height, width))
     return rows * merge, columns * merge
+
+
+def whole_squares(height: int, width: int, longest: int, side: int) -> tuple[int, int]:
+    """Rows and columns of squares of Pixtral's processor: the picture no longer than that, then rounded up to squares.
+
+    Source: transformers 5.24 models/pixtral/image_processing_pixtral.py, get_resize_output_image_size.
+    """
+    ratio = max(height / longest, width / longest)
+    if ratio > 1:
+        height, width = floor(height / ratio), floor(width / ratio)
+    return (height - 1) // side + 1, (width - 1) // side + 1
 
 
 def grids_of(model: Model, setup: Setup) -> tuple[int, ...] | None:

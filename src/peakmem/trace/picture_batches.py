@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .pictures import all_real, grid_of
+from .pictures import all_real, grid_of, sides_of
 
 
 def pictured(config: Any, tokens: dict[str, torch.Tensor], dtype: torch.dtype, device: str,
@@ -18,7 +18,9 @@ def pictured(config: Any, tokens: dict[str, torch.Tensor], dtype: torch.dtype, d
     Their pixels are fp32, as the processor returns them. Of a tower for tiles, how many each sequence has.
     """
     seen, size = config.vision_config, len(tokens["input_ids"])
-    if len(grid) == 3:
+    if config.model_type == "mistral3":
+        made = sized(config, size, device, grid)
+    elif len(grid) == 3:
         made = packed(seen, size, device, grid)
         made["mm_token_type_ids"] = torch.empty_like(tokens["input_ids"])
     else:
@@ -35,6 +37,14 @@ def packed(seen: Any, size: int, device: str, grid: Sequence[int]) -> dict[str, 
     width = seen.in_channels * seen.temporal_patch_size * seen.patch_size**2
     return {"pixel_values": torch.empty(size * count * rows * columns, width, device=device),
             "image_grid_thw": grid_of(pictures, seen.spatial_merge_size**2)}
+
+
+def sized(config: Any, size: int, device: str, grid: Sequence[int]) -> dict[str, torch.Tensor]:
+    """Pictures in fp32, and their sides."""
+    seen, (count, rows, columns) = config.vision_config, grid
+    sides = rows * seen.patch_size, columns * seen.patch_size
+    return {"pixel_values": torch.empty(size * count, seen.num_channels, *sides, device=device),
+            "image_sizes": sides_of(sides, size * count, rows * columns // config.spatial_merge_size**2)}
 
 
 def tiles_of(config: Any, size: int, tiles: int, dtype: torch.dtype, device: str) -> dict[str, torch.Tensor]:

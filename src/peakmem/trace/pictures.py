@@ -32,11 +32,29 @@ class Known(torch.Tensor):
         return found.as_subclass(cls) if type(found) is torch.Tensor else found
 
 
+class Sides(Known):
+    """Height and width of every picture, which a model goes through one by one, as numbers."""
+
+    rows: list[list[int]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.rows)
+
+
 def grid_of(rows: Sequence[Sequence[int]], merged: int) -> torch.Tensor:
     """Return the frames, rows and columns of patches of every picture; `merged` of them make one token."""
     _tokens[:], _tiles[:] = [sum(frames * height * width for frames, height, width in rows) // merged], []
     with no_dispatch():
         return torch.tensor(rows, dtype=torch.int64, device="cpu").as_subclass(Known)
+
+
+def sides_of(sides: Sequence[int], pictures: int, tokens: int) -> torch.Tensor:
+    """Return height and width of every picture, of which each takes so many tokens."""
+    _tokens[:], _tiles[:] = [], [tokens] * pictures
+    with no_dispatch():
+        found = torch.tensor([list(sides)] * pictures, dtype=torch.int64, device="cpu").as_subclass(Sides)
+    found.rows = [list(sides)] * pictures
+    return found
 
 
 def all_real(tiles: int, sequences: int) -> None:
@@ -61,6 +79,7 @@ def answered(device: str) -> Iterator[None]:
                     stack.enter_context(mock.patch.object(model, "get_rope_index", _rope_index))
         stack.enter_context(mock.patch.object(FakeTensor, "nonzero", _nonzero, create=True))
         stack.enter_context(mock.patch.object(FakeTensor, "tolist", _tolist))
+        stack.enter_context(mock.patch.object(torch, "as_tensor", _as_tensor))
         yield
 
 
@@ -102,6 +121,16 @@ _values = FakeTensor.tolist
 def _tolist(tensor: Any) -> Any:
     """Return the tiles of each sequence, the only list that a model of tiles asks for."""
     return list(_tiles) if _tiles else _values(tensor)
+
+
+_made = torch.as_tensor
+
+
+def _as_tensor(data: Any, **kwargs: Any) -> torch.Tensor:
+    """Return sides of pictures as a tensor on the device, which is all that becomes of them there."""
+    if isinstance(data, Sides):
+        return torch.empty(len(data.rows), 2, dtype=torch.int64, **kwargs)
+    return _made(data, **kwargs)
 
 
 def _nonzero(mask: torch.Tensor) -> torch.Tensor:
