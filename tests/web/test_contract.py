@@ -28,6 +28,12 @@ WRONG = [
     "\x00", '{"model":"\\ud800"}', '{"model":"gpt2","settings":{"sequence":4096}}',
     '{"ask":"sweep","axes":{"batch":{"from":1,"to":1000000000}}}', '{"settings":{"shard":"zero3"}}',
     '{"settings":{"implementation":"fused"},"model":"gpt2"}', '{"settings":[]}',
+    '{"ask":"diagnose"}', '{"ask":"diagnose","message":"none"}', *(
+        json.dumps({"ask": "diagnose", "message": (
+            f"CUDA out of memory. Tried to allocate {tried} (GPU 0; 23.69 GiB total capacity; 16.12 GiB already "
+            "allocated; 374.94 MiB free; 19.00 GiB reserved in total by PyTorch)"), **run})
+        for tried, run in (("2.81 GiB", {}), ("20.00 MiB", {"model": "gpt2"}), ("148.00 MiB", {
+            "model": "gpt2", "settings": {"sequence": 771, "precision": "amp-bf16"}}))),
     '{"settings":{"batch":' + "9" * 500 + "}}", "{'model':'gpt2'}",
 ]
 

@@ -65,7 +65,7 @@ export function draw({ ledger, room, behind, chosen, width, height, frame = 0 })
     if (beyond > 0) parts.push(`<rect class="beyond" x="${x.toFixed(1)}" y="${y(row.peak + beyond).toFixed(1)}" width="${bar.toFixed(1)}" height="${Math.max(0, y(row.peak) - y(row.peak + beyond) - 1).toFixed(1)}"><title>${safe(`reserved by PyTorch beyond the tensors: ${gib(beyond)}`)}</title></rect>`);
     parts.push(`<line class="end" x1="${(x - 4).toFixed(1)}" x2="${(x + bar + 4).toFixed(1)}" y1="${y(row.end).toFixed(1)}" y2="${y(row.end).toFixed(1)}"/>`);
     const best = row.peak === ledger.peak.bytes;
-    const inUnit = scale.unit === "GiB" ? bare(row.peak, row.peak >= 100 * 2 ** 30 ? 0 : 1) : gib(row.peak, 0).replace(/ .*/, "");
+    const inUnit = scale.unit === "GiB" ? bare(row.peak, row.peak >= 100 * 2 ** 30 || (slot < 30 && !best && row.peak >= 10 * 2 ** 30) ? 0 : 1) : gib(row.peak, 0).replace(/ .*/, "");
     amounts.push(`<text class="amount${best ? " best" : ""}${slot < 34 ? " narrow" : ""}" x="${(x + bar / 2).toFixed(1)}" y="${(y(row.peak + Math.max(0, beyond)) - 5).toFixed(1)}" text-anchor="middle">${inUnit}</text>`);
     parts.push(`<text class="axis${slot < 34 ? " tight" : ""}" x="${(x + bar / 2).toFixed(1)}" y="${height - 8}" text-anchor="middle">${safe(short(row.moment, slot))}</text>`);
   });

@@ -37,7 +37,7 @@ function theme() {
 function within() {
   document.addEventListener("click", (event) => {
     const link = /** @type {HTMLElement} */ (event.target).closest?.("a[href^='#']");
-    const place = link && document.getElementById(link.getAttribute("href").slice(1));
+    const place = link?.dataset.state ? part("pm-calculator") : link && document.getElementById(link.getAttribute("href").slice(1));
     if (!place) return;
     event.preventDefault();
     if (link.dataset.state) location.hash = link.dataset.state;
