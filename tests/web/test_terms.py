@@ -41,11 +41,23 @@ def test_every_marked_word_is_in_the_glossary() -> None:
     assert "[[" not in index("baked", "", "", "") and 'title="The usual optimizer' in index("baked", "", "", "")
 
 
+@pytest.mark.parametrize(("precision", "words"), [("amp-bf16", "16-bit copy of its inputs"), ("megatron", "NVIDIA"),
+                                                   ("mixed", "keeping in 32"), ("fp32", "range of fp32")])
+def test_every_recipe_is_explained_beside_its_cells(page: Any, precision: str, words: str) -> None:
+    page.select_option("pm-cells [name=precision]", precision)
+    page.locator("pm-cells .means button").click()
+    assert words in page.inner_text("#term-card")
+
+
 def test_levers_and_choices_say_what_they_are(page: Any) -> None:
     page.locator("#levers").scroll_into_view_if_needed()
     lever = page.locator("li.lever[data-name='full checkpointing']")
     lever.get_by_role("button", name="what is it?").click()
     assert "computing them again" in page.inner_text("#term-card")
+    page.keyboard.press("Escape")
+    until(page, "document.querySelector('.beside button')")
+    page.locator(".beside button", has_text="torchtitan").click()
+    assert "on many GPUs" in page.inner_text("#term-card")
     page.keyboard.press("Escape")
     page.select_option("form.form [name=implementation]", "torchtitan")
     until(page, "document.querySelector('[data-field=implementation] .said').textContent.includes('PyTorch’s own')"

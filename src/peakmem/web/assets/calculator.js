@@ -6,6 +6,7 @@ import { draw } from "./chart.js";
 import { Form } from "./form.js";
 import { Timeline } from "./timeline.js";
 import { stated, tools } from "./exports.js";
+import { term } from "./terms.js";
 
 /** Marks of the pictures: where they are drawn, how the key shows them, what they mean. */
 const MARKS = [["line.end", "notch", "left when the moment ends"], [".beyond", "dotted", "reserved by PyTorch and not filled"], ["line.limit", "dashed", "what the GPU has for it"], [".behind", "outline", "pinned"], [".top", "crest", "the peak"]];
@@ -136,8 +137,8 @@ export class Calculator extends HTMLElement {
     const beside = this.known ?? [];
     if (!beside.length) return [];
     const kept = state.answer.ledger.kinds.activations?.largest ?? 0;
-    const names = { paper: "by the paper (34sbh + 5as²b)", fused: "with fused kernels", torchtitan: "in torchtitan", transformers: "in transformers" };
-    return ["Activations: ", h("b", {}, gib(kept)), " here", ...beside.map((one) => `, ${gib(one.activations)} ${names[one.implementation] ?? one.implementation}`), "."];
+    const names = { paper: ["by the ", term("paper"), " (34sbh + 5as²b)"], fused: ["with ", term("fused", "fused kernels")] };
+    return ["Activations: ", h("b", {}, gib(kept)), " here", ...beside.flatMap((one) => [`, ${gib(one.activations)} `, ...(names[one.implementation] ?? ["in ", term(one.implementation)])]), "."];
   }
 
   /** Heights of chart and timeline: what the window leaves beside headline, legend and tools. */

@@ -1,7 +1,11 @@
 /** Section 1: one parameter as cells of one byte. */
 import { h, announce } from "./format.js";
+import { term } from "./terms.js";
 
 const PLAIN = ["adamw", "sgd", "momentum", "lion", "adafactor", "muon", "adamw-8bit", "adamw-4bit", "amsgrad"];
+
+/** Recipes by the word of the glossary that explains them, where it is another. */
+const WORDS = { mixed: "mixed precision", "amp-bf16": "autocast", "amp-fp16": "autocast", fp16: "bf16", fp32: "bf16" };
 
 export class Cells extends HTMLElement {
   show(data) {
@@ -30,7 +34,7 @@ export class Cells extends HTMLElement {
   draw(moving) {
     const row = this.data.rows.find((r) => r.precision === this.chosen("precision") && r.optimizer === this.chosen("optimizer"));
     if (!row) return;
-    this.means.textContent = `${row.precision}: ${this.data.precisions[row.precision]}. In bf16 and fp16 a number takes two bytes, in fp32 four.`;
+    this.means.replaceChildren(term(WORDS[row.precision] ?? row.precision, row.precision), `: ${this.data.precisions[row.precision]}. In bf16 and fp16 a number takes two bytes, in fp32 four.`);
     const old = new Map([...this.parts.children].map((part) => [part.dataset.name, part]));
     const made = row.parts.map((part) => this.part(old.get(part.name), part, moving));
     for (const [name, part] of old) if (!row.parts.some((p) => p.name === name)) part.remove();
