@@ -56,6 +56,10 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
              "architectures": ["BertForMaskedLM"]},
     "roberta": {"model_type": "roberta", "hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3,
                 "num_attention_heads": 6, "vocab_size": 97, "max_position_embeddings": 40},
+    "deberta v3": {"model_type": "deberta-v2", "hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3,
+                   "num_attention_heads": 6, "vocab_size": 97, "relative_attention": True, "position_buckets": 8,
+                   "norm_rel_ebd": "layer_norm", "share_att_key": True, "pos_att_type": "p2c|c2p",
+                   "position_biased_input": False, "architectures": ["DebertaV2ForMaskedLM"]},
     "vit": VIT,
     "clip": {"model_type": "clip", "projection_dim": 24,
              "text_config": {"hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3, "vocab_size": 97,
@@ -149,7 +153,7 @@ def settings() -> Iterator[dict[str, Any]]:
     configs = {**CONFIGS, **DECODERS, **SEEING}
     turns = product(configs, PRECISIONS, ("sdpa", "eager"))
     for i, (name, precision, attention) in enumerate(turns):
-        if name in ("resnet", "convnext", "convnextv2") and attention == "sdpa":
+        if name in ("resnet", "convnext", "convnextv2", "deberta v3") and attention == "sdpa":
             continue
         if name not in ("t5", "whisper") and precision[-1] != "6":
             continue

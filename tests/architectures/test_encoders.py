@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from peakmem import estimate
 from peakmem.errors import Impossible
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.settings import structure_of
@@ -16,7 +17,8 @@ from tests.architectures.test_decoders import sides
 from tests.generations import compared
 from tests.reference_steps import DATA, differences, events_by_phase
 
-RECORDS = json.loads((DATA / "traced_encoders.json").read_text())
+RECORDS = [record for name in ("encoders", "deberta")
+           for record in json.loads((DATA / f"traced_{name}.json").read_text())]
 TINY = {record["id"]: record for record in RECORDS if "bytes" in record}
 FORWARD = {record["id"]: record for record in RECORDS if "generate" in record}
 
@@ -26,7 +28,15 @@ DISTILBERT = {"model_type": "distilbert", "dim": 48, "hidden_dim": 56, "n_layers
               "max_position_embeddings": 64}
 PICTURES = {"model_type": "dinov2", "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6,
             "image_size": 40, "patch_size": 8}
+DEBERTA = BASE | {"model_type": "deberta-v2"}
+DEBERTA_V3 = DEBERTA | {"relative_attention": True, "position_buckets": 20, "norm_rel_ebd": "layer_norm",
+                        "share_att_key": True, "pos_att_type": "p2c|c2p", "position_biased_input": False}
 VARIANTS: dict[str, dict[str, Any]] = {
+    "deberta": DEBERTA,
+    "deberta v3": DEBERTA_V3,
+    "deberta, projections of positions": DEBERTA | {
+        "relative_attention": True, "pos_att_type": ["c2p", "p2c"], "type_vocab_size": 2, "embedding_size": 20,
+        "tie_word_embeddings": False},
     "distilbert": DISTILBERT,
     "distilbert, untied": DISTILBERT | {"dropout": 0.0, "tie_word_embeddings": False},
     "electra": BASE | {"model_type": "electra", "embedding_size": 20},
@@ -113,3 +123,34 @@ def test_a_trace_builds_the_class_with_the_masked_head(kind: str) -> None:
     from peakmem.trace.settings import task_of
 
     assert task_of(from_config({"model_type": kind}), Setup.of(sequence=16)) == "mlm"
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"legacy": False}, "legacy"), ({"conv_kernel_size": 3}, "convolution"), ({"pos_att_type": None}, "pos_att_type"),
+    ({"attention_head_size": 12}, "attention_head_size"),
+])
+def test_a_deberta_of_another_kind_is_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(Impossible, match=words):
+        from_config(DEBERTA_V3 | change)
+
+
+def test_the_table_of_distances_has_two_rows_for_each_bucket_or_distance() -> None:
+    rows = [from_config(DEBERTA_V3 | change).sizes["R"]
+            for change in ({}, {"position_buckets": -1}, {"position_buckets": 0, "max_relative_positions": 11})]
+    assert rows == [40, 128, 22]
+
+
+def test_all_hidden_states_of_deberta_live_until_the_model_returns() -> None:
+    """Without dropout and under autocast nothing else holds them, in however many layers."""
+    held = {}
+    for layers in (3, 9):
+        config = DEBERTA | {"num_hidden_layers": layers}
+        phases = estimate(from_config(config), precision="amp-bf16", dropout=0, batch=2, sequence=20).phases
+        held[layers] = phases["step_end"] - phases["step_start"]
+    assert held[3] == held[9]
+
+
+def test_a_long_sequence_makes_no_more_positions_where_none_are_added() -> None:
+    config = DEBERTA_V3 | {"max_position_embeddings": 100}
+    rows = [line.bytes for line in estimate(from_config(config), sequence=200).lines if "position_ids" in line.name]
+    assert rows == [1024]

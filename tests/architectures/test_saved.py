@@ -50,7 +50,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     **test_tiles.VARIANTS,
 }
 CLASSES = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM",
-           **dict.fromkeys(("distilbert", "electra", "modernbert", "mpnet"), "AutoModelForMaskedLM"),
+           **dict.fromkeys(("deberta-v2", "distilbert", "electra", "modernbert", "mpnet"), "AutoModelForMaskedLM"),
            **dict.fromkeys(("t5", "mt5", *test_encoder_decoders.BARTS), "AutoModelForSeq2SeqLM"),
            "whisper": "WhisperForConditionalGeneration", "vit": "AutoModelForImageClassification",
            "resnet": "AutoModelForImageClassification", "clip": "CLIPModel", "llava": "AutoModelForImageTextToText",
@@ -130,6 +130,9 @@ def saved_by_pytorch(config: dict[str, Any]) -> Counter[int]:
     sizes = Counter(-(-storage.nbytes() // 512) * 512 for place, storage in storages.items() if place not in known)
     del loss
     sizes.pop(0, None)
+    if made.model_type == "deberta-v2":
+        ways = len(made.pos_att_type or ()) if made.relative_attention else 0
+        sizes[512] -= made.num_hidden_layers * (1 + ways)  # divisors: numbers of the processor's in a GPU's run, too
     if made.model_type == "qwen2_5_vl":
         sizes[512] -= 2  # which window each square goes to, there and back: on the CPU in a GPU's run, too
     return sizes

@@ -70,6 +70,7 @@ CODE = {
     **{(name, "transformers"): "xlm_roberta" for name in ("xlm-roberta", "camembert")},
     ("t5", "transformers"): "t5",
     ("mt5", "transformers"): "t5",
+    ("deberta-v2", "transformers"): "deberta_v2",
     **{(name, "transformers"): name for name in ("bart", "mbart", "marian", "pegasus", "m2m_100")},
     ("resnet", "transformers"): "resnet",
     ("unet_2d_condition", "transformers"): "unet_2d",

@@ -212,8 +212,7 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
 
 def bmm(x: Tensor, y: Tensor) -> Tensor:
     """bmm of (n, i, j) and (n, j, l): the second matrix's gradient comes first (BmmBackward0)."""
-    y = autocast(y)
-    x = autocast(x)
+    given, y, x = (x, y), autocast(y), autocast(x)  # arguments live until the call is over
     n = Node("bmm", x, y)
     if n.needs(1):
         n.saves(x, f"gradient of the second factor in {n.scope}")
@@ -223,6 +222,7 @@ def bmm(x: Tensor, y: Tensor) -> Tensor:
     n.flops(2, (*flat(out.dims), *x.dims[2]))
     n.gradient(1)
     n.gradient(0)
+    del given
     return n.output(out)
 
 

@@ -59,6 +59,16 @@ def rows_of_buffer(count: str = "s") -> Tensor:
     return Tensor(dims(f"1 {count}"), "int64", (count,), None)
 
 
+def look_for_padding() -> None:
+    """warn_if_padding_and_no_attention_mask in modeling_utils.py: whether the first or last tokens are padding."""
+    numbers = made("2", "int64", "last and first")
+    ends = made("b 2", "int64", "last and first tokens")
+    del numbers
+    equal = made("b 2", "bool", "which are padding")
+    found = made("", "bool", "whether any is padding")
+    del ends, equal, found
+
+
 def packed_sequences(at: str = "s") -> None:
     """find_packed_sequence_indices in masking_utils.py: looks whether positions jump, finds that they do not.
 

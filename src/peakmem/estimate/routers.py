@@ -99,8 +99,9 @@ def filled(x: Tensor, mask: Tensor) -> Tensor:
 
 
 def gather(x: Tensor, numbers: Tensor) -> Tensor:
-    """gather: keeps the numbers, the gradient is added into zeros (GatherBackward0)."""
+    """gather: keeps input and numbers, the gradient is added into zeros (GatherBackward0)."""
     n = Node("gather", x)
+    n.saves(x, f"size of the gradient of {n.scope}")
     n.saves(numbers, f"which values {n.scope} took")
     out = n.makes(numbers.dims, x.dtype, None, "taken")
     n.gradient(0)

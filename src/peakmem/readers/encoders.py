@@ -69,3 +69,55 @@ def modernbert(f: Fields) -> Sizes:
         "window": windowed(f, window, kinds)["window"], "layer_kinds": (f"{kinds[0]}, first", *kinds[1:]),
         "switches": frozenset({"float_loss"} | switches | bare(f, "ModernBert")),
     }
+
+
+def deberta_v2(f: Fields) -> Sizes:
+    """DeBERTa v2 and v3: eager attention that scores distances; a table of positions beside them, or none."""
+    if not f.flag("legacy"):
+        raise Impossible(f"{f.file}: legacy is false: a masked head that peakmem does not know; set it to true")
+    if f.count("conv_kernel_size", least=0, null=0):
+        raise Impossible(f"{f.file}: {f.said('conv_kernel_size')}: a convolution beside the first layer, which peakmem "
+                         "does not know; DeBERTa v3 has none")
+    f.used |= {"conv_act", "conv_groups"}
+    heads, dropout = f.count("num_attention_heads"), f.fraction("hidden_dropout_prob")
+    size = head_size(f, own=False)
+    own = f.count("attention_head_size", null=size)
+    if own != size:
+        raise Impossible(f"{f.file}: {f.said('attention_head_size')} must be {size}, hidden_size over heads")
+    longest, types, narrow = f.count("max_position_embeddings"), f.count("type_vocab_size", least=0), f.count(
+        "embedding_size", null=f.count("hidden_size"))
+    relative = f.flag("relative_attention")
+    span = f.count("max_relative_positions", least=-1)
+    span = span if span > 0 else longest
+    buckets = f.count("position_buckets", least=-1, null=-1)
+    norms = f.value("norm_rel_ebd")
+    ways = _ways(f)
+    if relative and not ways:
+        raise Impossible(f"{f.file}: relative_attention is true, and pos_att_type names neither c2p nor p2c; give both")
+    placed = f.flag("position_biased_input")
+    facts = {"relative": relative, "c2p": "c2p" in ways, "p2c": "p2c" in ways,
+             "shared_keys": bool(f.value("share_att_key")), "buckets": buckets > 0,
+             "norm_relative": isinstance(norms, str) and "layer_norm" in norms.lower().split("|"),
+             "position_input": placed, "token_types": types > 0,
+             "shared_inputs": True}
+    return {
+        "layers": f.count("num_hidden_layers"), "hidden": f.count("hidden_size"), "heads": heads, "kv_heads": heads,
+        "head_size": size, "feed_forward": f.count("intermediate_size"), "vocabulary": f.count("vocab_size"),
+        "positions": longest if placed else 0, "longest": longest if placed else 0, "token_types": types,
+        "tied": f.flag("tie_word_embeddings"), "activation": f.activation("hidden_act"),
+        "embedding_dropout": dropout, "hidden_dropout": dropout,
+        "attention_dropout": f.fraction("attention_probs_dropout_prob"),
+        "sizes": {"R": 2 * (buckets if buckets > 0 else span), "P": longest,
+                  **({"e": narrow} if narrow != f.count("hidden_size") else {})},
+        "switches": frozenset({"eager_only"} | {name for name, on in facts.items() if on}) | bare(f, "DebertaV2"),
+    }
+
+
+def _ways(f: Fields) -> frozenset[str]:
+    """pos_att_type: a list, or words with bars between them. Errors: Unreadable."""
+    value = f.value("pos_att_type")
+    words = value.lower().split("|") if isinstance(value, str) else [] if value is None else value
+    if not isinstance(words, list) or not all(isinstance(word, str) and word.strip() in ("c2p", "p2c")
+                                              for word in words):
+        raise f.wrong("pos_att_type", "give c2p, p2c, or both: c2p|p2c")
+    return frozenset(word.strip() for word in words)

@@ -35,6 +35,10 @@ drop_path          stochastic depth                 registers      DINOv2: token
 layer_scale        ConvNeXt: a trained factor on what a layer adds
 response_norm      ConvNeXt V2: channels by how loud they are
 mask_token         DINOv2: a token for hidden patches, not used here
+relative           DeBERTa: distances are scored    c2p, p2c       content against positions, and the other way
+shared_keys        with the projections of content  buckets        large distances by their logarithm
+norm_relative      a norm on the table of distances position_input positions are added to the embeddings, too
+token_types        so are token types
 
 `feed_forward` is that of the dense layers, or of an expert where all layers are experts. `positions` are rows of a
 learned table (OPT: two more than positions). `Model.sizes` of OPT: "e", width of the word embeddings.
@@ -90,6 +94,7 @@ FAMILIES: Mapping[str, str] = {
         "hunyuan_v1_dense", "hunyuan_v1_moe", "ministral3", "nemotron")},
     "qwen3_5_moe_text": "recurrent.qwen3_5_moe",
     **dict.fromkeys(("bart", "mbart", "marian", "pegasus", "m2m_100"), "encoder_decoders.bart"),
+    "deberta-v2": "encoders.deberta_v2",
     **{name: f"encoders.{name}" for name in ("distilbert", "electra", "modernbert", "mpnet")},
 }
 """transformers' model_type -> the function that reads it, in a module of this package that is loaded when needed."""
@@ -123,6 +128,7 @@ CLASSES: Mapping[str, str] = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedL
                               "gemma4": "Gemma4ForConditionalGeneration", "qwen3_5": "Qwen3_5ForConditionalGeneration",
                               "clip": "CLIPModel",
                               "whisper": "WhisperForConditionalGeneration",
+                              "deberta-v2": "DebertaV2ForMaskedLM",
                               "bart": "BartForConditionalGeneration", "mbart": "MBartForConditionalGeneration",
                               "marian": "MarianMTModel", "pegasus": "PegasusForConditionalGeneration",
                               "m2m_100": "M2M100ForConditionalGeneration"}

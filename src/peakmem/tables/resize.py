@@ -16,7 +16,8 @@ SIZES = ("layers", "hidden", "heads", "kv_heads", "head_size", "feed_forward", "
          "experts", "experts_per_token", "expert_feed_forward", "token_types", "image", "patch", "channels", "classes")
 """Fields of `Model` that can be given, and `tied`."""
 BARTS = ("bart", "mbart", "marian", "pegasus", "m2m_100")
-ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "mpnet", "modernbert")
+ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "mpnet", "modernbert",
+            "deberta-v2")
 
 
 def resize(model: Model, /, **given: Any) -> Model:
