@@ -116,3 +116,14 @@ def test_the_commands_shown_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                 (tmp_path / file).write_text(out)
     body = re.search(r"-d '(.*)'", COMMANDS)
     assert body and '"peak"' in estimate_json(body[1])
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (1280, 900), (920, 800), (1000, 640)])
+def test_the_header_hides_nothing_of_the_answer(opened: Any, address: str, width: int, height: int) -> None:
+    page = opened(address + START, viewport={"width": width, "height": height})
+    page.evaluate("document.querySelector('.stage').scrollIntoView({ block: 'center' })")
+    header, peak = page.locator("header").bounding_box(), page.locator(".peak").bounding_box()
+    assert header["height"] < 56 and peak["y"] >= header["y"] + header["height"] - 1
+    page.locator(".doors a", has_text="Plan 64 GPUs").click()
+    until(page, "document.querySelector('.about').textContent.startsWith('llama-3.1-70b')")
+    assert page.locator(".peak").bounding_box()["y"] >= header["height"] - 1

@@ -11,6 +11,12 @@ import { term } from "./terms.js";
 /** Marks of the pictures: where they are drawn, how the key shows them, what they mean. */
 const MARKS = [["line.end", "notch", "left when the moment ends"], [".beyond", "dotted", "reserved by PyTorch and not filled"], ["line.limit", "dashed", "what the GPU has for it"], [".behind", "outline", "pinned"], [".top", "crest", "the peak"]];
 
+/** What the header covers of the window, where it stays in sight. */
+function above() {
+  const header = document.querySelector("header");
+  return getComputedStyle(header).position === "sticky" ? header.offsetHeight : 0;
+}
+
 export class Calculator extends HTMLElement {
   show(tables) {
     this.form = new Form(tables);
@@ -42,8 +48,7 @@ export class Calculator extends HTMLElement {
           h("div", { class: "row tools take" }, this.pinner, tools(() => this.shown())), this.detail))),
       this.pinned, this.largest);
     // Higher than the window: it stops where its lower end is seen, so that nothing in it stays out of reach.
-    const header = document.querySelector("header");
-    const stop = () => { this.sticky.style.top = `${Math.min(getComputedStyle(header).position === "sticky" ? header.offsetHeight : 0, innerHeight - this.sticky.offsetHeight)}px`; };
+    const stop = () => { this.sticky.style.top = `${Math.min(above(), innerHeight - this.sticky.offsetHeight)}px`; };
     new ResizeObserver(stop).observe(this.sticky);
     addEventListener("resize", () => { stop(); this.paint(); });
     on("change", () => this.form.sync());
@@ -143,7 +148,7 @@ export class Calculator extends HTMLElement {
 
   /** Heights of chart and timeline: what the window leaves beside headline, legend and tools. */
   tall() {
-    return this.picture.parentElement.clientWidth < 480 ? 200 : Math.max(200, Math.min(360, innerHeight - 26 * parseFloat(getComputedStyle(document.documentElement).fontSize)));
+    return this.picture.parentElement.clientWidth < 480 ? 200 : Math.max(200, Math.min(360, innerHeight - above() - 26 * parseFloat(getComputedStyle(document.documentElement).fontSize)));
   }
   svg() {
     const width = Math.max(280, this.picture.clientWidth || 640);
