@@ -6,6 +6,7 @@ from functools import lru_cache
 from os.path import isdir
 from typing import TYPE_CHECKING, Any
 
+from peakmem.estimate.balance import booked
 from peakmem.estimate.dividing import notes_on
 from peakmem.estimate.elsewhere import bytes_at
 from peakmem.estimate.idle import input_of, notes_on_idle
@@ -63,9 +64,9 @@ def estimate(model: str | Path | Model, setup: Setup | None = None, *, allocator
         totals=totals,
         phases=phases_of(levels),
         parameters=parameters,
-        walk=lambda: walked(structure, numbers, found, setup.gpu),
-        unroll=lambda: over_time(structure, numbers, found),
-        draw=lambda: outlined(structure, numbers, found),
+        walk=lambda: walked(booked(structure, numbers), numbers, found, setup.gpu),
+        unroll=lambda: over_time(booked(structure, numbers), numbers, found),
+        draw=lambda: outlined(booked(structure, numbers), numbers, found),
     )
 
 

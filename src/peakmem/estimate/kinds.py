@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from peakmem.estimate.tape import Phase, Tape
 
 
-def kinds_of(tape: Tape) -> list[str]:
+@lru_cache(maxsize=256)
+def kinds_of(tape: Tape) -> tuple[str, ...]:
     """The kind of every storage: what it was made as, unless it is there for the backward."""
     kept = alive_after_forward(tape)
-    return ["activations" if record.kind == "temporary" and not record.name.startswith("input/")
+    return tuple("activations" if record.kind == "temporary" and not record.name.startswith("input/")
             and (record.saved or i in kept and not record.loss) else record.kind
-            for i, record in enumerate(tape.records)]
+            for i, record in enumerate(tape.records))
 
 
 def alive_after_forward(tape: Tape) -> set[int]:
