@@ -13,22 +13,38 @@ from collections.abc import Iterable
 
 
 class PeakmemError(ValueError):
-    """A mistake that its message lets the reader mend: what was given, what is allowed, what to do."""
+    """A mistake that its message lets the reader mend: what was given, what is allowed, what to do.
+
+    A setting or a size stands in a message as its flag, `--lora-rank`, and what was given stands in quotes
+    (`printable`): so the page finds its own controls in it. about: names of settings or sizes that it is about where
+    it does not say them; plain: the message for readers who have no command line.
+    """
+
+    def __init__(self, text: str = "", about: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.about = tuple(about)
+        self.plain = text
 
 
 class UnknownName(PeakmemError):
-    """A name that is in no table. near: what may be meant, where the caller knows better than the spelling."""
+    """A name that is in no table.
+
+    see: the command that lists the known ones; near: what may be meant, where the caller knows better than the
+    spelling; instead: what else may be given.
+    """
 
     def __init__(self, what: str, given: object, known: Iterable[str], see: str = "",
-                 near: Iterable[str] = ()) -> None:
+                 near: Iterable[str] = (), about: Iterable[str] = (), instead: str = "") -> None:
         names = sorted(known)
         text = f"unknown {what} {printable(given)}."
         found = list(near) or [name for name in (nearest(str(given), names),) if name]
         if found:
             more = " …" if len(found) > 5 else ""
             text += f" Did you mean {', '.join(repr(name) for name in found[:5])}{more}?"
-        text += f" See: {see}" if see else f" Known: {', '.join(names)}" if len(names) <= 24 else ""
-        super().__init__(text)
+        more = f", or {instead}" if instead else ""
+        known = f" Known: {', '.join(names)}" if len(names) <= 24 else ""
+        super().__init__(text + (f" See: {see}" if see else known) + more, about)
+        self.plain = text + (" Choose one of the list" if see else known) + more
 
 
 class Impossible(PeakmemError):

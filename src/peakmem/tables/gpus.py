@@ -80,7 +80,8 @@ def find_gpu(text: str) -> GPU:
         return _one(text, found)
     if _SIZE.fullmatch(text.strip()):
         return _sized(text.strip())
-    raise UnknownName("GPU", text, [g.name for g in gpus()], "peakmem list gpus, or give a size: 24GiB")
+    raise UnknownName("GPU", text, [g.name for g in gpus()], "peakmem list gpus", about=["gpu"],
+                      instead="give a size: 24GiB")
 
 
 def _words(text: str) -> frozenset[str]:

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from peakmem.errors import UnknownName, printable
+from peakmem.errors import Impossible, UnknownName, printable
 from peakmem.immutable import field, immutable, replace
 from peakmem.model import Model
 from peakmem.setup import number
@@ -106,7 +106,8 @@ def find_model(name: str) -> Model:
     if row is None:
         begun = [key for key in _by_key() if _key(name) and key.startswith(_key(name))]
         raise UnknownName("model", name, presets(), "peakmem list models",
-                          dict.fromkeys(_by_key()[key].name for key in sorted(begun, key=lambda key: (len(key), key))))
+                          dict.fromkeys(_by_key()[key].name for key in sorted(begun, key=lambda key: (len(key), key))),
+                          about=["model"])
     model = from_config(row.config, row.name, f"preset {row.name}", whole=True)
     if _key(name) == _key(row.name):
         return replace(model, source=row.source)
@@ -137,6 +138,8 @@ def custom(layers: int = 12, hidden: int = 768, heads: int = 12, vocabulary: int
 
     sizes = {"layers": layers, "hidden": hidden, "heads": heads, "vocabulary": vocabulary, "positions": positions}
     whole = {name: number(f"--{name}", value, int, 1, 10**9) for name, value in sizes.items()}
+    if whole["hidden"] % whole["heads"]:
+        raise Impossible(f"--hidden {whole['hidden']:,} is not divisible by --heads {whole['heads']:,}")
     config = {"model_type": "gpt2", "n_layer": whole["layers"], "n_embd": whole["hidden"], "n_head": whole["heads"],
               "vocab_size": whole["vocabulary"], "n_positions": whole["positions"], "tie_word_embeddings": tied}
     model = from_config(config, "custom", "custom", whole=True)

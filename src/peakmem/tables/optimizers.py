@@ -114,5 +114,5 @@ def find_optimizer(name: str) -> Optimizer:
     """
     key = name.lower().replace("_", "-")
     if key not in _NAMES:
-        raise UnknownName("optimizer", name, OPTIMIZERS, "peakmem list optimizers")
+        raise UnknownName("optimizer", name, OPTIMIZERS, "peakmem list optimizers", about=["optimizer"])
     return OPTIMIZERS[_NAMES[key]]

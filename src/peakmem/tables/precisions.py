@@ -86,5 +86,5 @@ def find_precision(name: str) -> Precision:
     Errors: UnknownName.
     """
     if name not in PRECISIONS:
-        raise UnknownName("precision", name, PRECISIONS, "peakmem list precisions")
+        raise UnknownName("precision", name, PRECISIONS, "peakmem list precisions", about=["precision"])
     return PRECISIONS[name]

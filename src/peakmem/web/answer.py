@@ -15,6 +15,7 @@ from peakmem.ledger import KINDS, Ledger
 from peakmem.model import Model
 from peakmem.web.largest import largest, reasons
 from peakmem.web.request import model_of, only, parsed, settings_of, whole
+from peakmem.web.told import mistake
 
 RUN = ("ask", "model", "config", "sizes", "settings")
 MOST_LINES = 5000
@@ -24,20 +25,19 @@ DEEPEST = 10**6  # layers: more of them are refused here, where one answer must 
 
 def estimate_json(text: str) -> str:
     """Answer one request. A mistake in it is {"error": one line}; nothing is raised, whatever comes in."""
+    request = None
     try:
         with ONE_AT_A_TIME:
-            found: Any = answer(parsed(text))
+            request = parsed(text)
+            found: Any = answer(request)
     except PeakmemError as error:
-        found = {"error": one_line(str(error))}
+        found = mistake(error, request)
     except (RecursionError, MemoryError, OverflowError, ArithmeticError) as error:
-        found = {"error": f"this is beyond what can be counted ({type(error).__name__}); give smaller sizes"}
+        found = mistake(PeakmemError(f"this is beyond what can be counted ({type(error).__name__}); "
+                                     "give smaller sizes"))
     except Exception as error:  # a bug of ours must not take the page or the server with it
-        found = {"error": f"peakmem failed at this ({type(error).__name__}); please report the request"}
+        found = mistake(PeakmemError(f"peakmem failed at this ({type(error).__name__}); please report the request"))
     return json.dumps(found, allow_nan=False, separators=(",", ":"))
-
-
-def one_line(text: str) -> str:
-    return " ".join(text.split())[:2000]
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def estimated(model: Model, settings: Mapping[str, Any], allocator: bool = False
     from peakmem.estimate import estimate
 
     if model.layers > DEEPEST:
-        raise Impossible(f"{model.layers:,} layers: here at most {DEEPEST:,}")
+        raise Impossible(f"--layers {model.layers:,}: here at most {DEEPEST:,}")
     return estimate(model, allocator=allocator and bool(settings.get("gpu")), **settings)
 
 

@@ -35,14 +35,20 @@ FIGURES = ("tables", "three-layers", "cells", "growth")
 
 def document() -> dict[str, Any]:
     """OpenAPI 3.1."""
-    ask = {"operationId": "ask", "summary": "Ask peakmem one question",
-           "description": "The same request gives the same bytes as `peakmem.web.answer.estimate_json`.",
-           "requestBody": {"required": True, "content": {"application/json": {
-               "schema": {"$ref": "#/components/schemas/Request"},
-               "examples": {"estimate": {"value": {"model": "llama-3.1-8b", "settings": {"sequence": 4096}}}}}}},
-           "responses": {"200": answer("the answer", {"$ref": "#/components/schemas/Answer"}),
-                         **{status: answer(text, {"$ref": "#/components/schemas/Error"})
-                            for status, text in COMMON.items()}}}
+    ask: dict[str, Any] = {
+        "operationId": "ask", "summary": "Ask peakmem one question",
+        "description": "The same request gives the same bytes as `peakmem.web.answer.estimate_json`.",
+        "requestBody": {"required": True, "content": {"application/json": {
+            "schema": {"$ref": "#/components/schemas/Request"},
+            "examples": {"estimate": {"value": {"model": "llama-3.1-8b", "settings": {"sequence": 4096}}}}}}},
+        "responses": {"200": answer("the answer", {"$ref": "#/components/schemas/Answer"}),
+                      **{status: answer(text, {"$ref": "#/components/schemas/Error"})
+                         for status, text in COMMON.items()}}}
+    either = answer("the answer, or a mistake in the question", {"anyOf": [
+        {"$ref": "#/components/schemas/Answer"}, {"$ref": "#/components/schemas/Error"}]})
+    from_page = {**ask, "operationId": "askFromThePage",
+                 "summary": "The same, as the page asks: a mistake in the question has status 200, too",
+                 "responses": {**ask["responses"], "200": either}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "peakmem", "version": __version__,
@@ -51,6 +57,7 @@ def document() -> dict[str, Any]:
         "paths": {
             "/api/ask": {"post": ask},
             "/api/estimate": {"post": {**ask, "operationId": "askAgain", "summary": "The same by another name"}},
+            "/ask": {"post": from_page},
             "/health": {"get": {"operationId": "health", "summary": "Whether the server answers", "responses": {
                 "200": answer("it does", {"$ref": "#/components/schemas/Health"}), **strangers()}}},
             "/openapi.json": {"get": {"operationId": "openapi", "summary": "This document", "responses": {
@@ -94,7 +101,13 @@ def schemas() -> dict[str, Any]:
         "Sizes": {**closed({**{name: whole(1, 10**9) for name in SIZES}, "tied": {"type": ["boolean", "string"]}}),
                   "type": ["object", "null"]},
         "Answer": {"anyOf": [*found, {"type": "object", "not": {"required": ["error"]}}]},
-        "Error": {**closed({"error": {"type": "string", "description": "one line"}}, "error")},
+        "Error": closed({
+            "error": {"type": "string", "description": "one line"},
+            "fields": {"type": "array", "items": {"type": "string"},
+                       "description": "settings and sizes that it is about, those first that are to be mended"},
+            "parts": {"type": "array", "items": {"anyOf": [
+                {"type": "string"}, closed({"field": {"type": "string"}}, "field")]},
+                "description": "the line without flags: text, and names of settings and sizes"}}, "error"),
         "Health": {**closed({"status": {"const": "ok"}, "version": {"type": "string"}}, "status", "version")},
     }
 

@@ -58,8 +58,18 @@ def only(request: Mapping[str, Any], *names: str) -> None:
 def model_of(request: Mapping[str, Any]) -> Model:
     """`model`: a preset or custom; or `config`: the fields of a config.json; `sizes`: other dimensions.
 
-    A name is never a path: nothing is read from a disk. Errors: UnknownName, Unreadable, Impossible.
+    A name is never a path: nothing is read from a disk. Errors: UnknownName, Unreadable, Impossible; where sizes were
+    given that cannot be, about those.
     """
+    try:
+        return sized(request)
+    except Impossible as error:
+        error.about = error.about or tuple(mapping(request, "sizes"))
+        raise
+
+
+def sized(request: Mapping[str, Any]) -> Model:
+    """The model in its size."""
     from peakmem.tables.models import custom, find_model
     from peakmem.tables.resize import resize
 

@@ -30,7 +30,9 @@ from peakmem.web.request import MOST
 from peakmem.web.worker import Worker
 
 TYPES = {"html": "text/html; charset=utf-8", "js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
-ASK = ("/api/ask", "/api/estimate")
+PAGE = "/ask"
+"""For the page: a mistake of the reader has status 200, too; of any other a browser writes into its console."""
+ASK = ("/api/ask", "/api/estimate", PAGE)
 WRONG_METHOD = "this method is not for here"
 TOO_LONG = f"the request is longer than {MOST:,} characters"
 
@@ -128,7 +130,8 @@ class Service:
             return told(503, "too much is asked at once; ask again in some seconds", {"retry-after": "5"})
         finally:
             self.held -= len(question)
-        status = 200 if not answer.startswith(b'{"error"') else 413 if TOO_LONG.encode() in answer[:80] else 400
+        fine = request.url.path == PAGE or not answer.startswith(b'{"error"')
+        status = 200 if fine else 413 if TOO_LONG.encode() in answer[:80] else 400
         return Response(answer, status, NO_STORE, "application/json")
 
     async def body(self, request: Request) -> bytes:

@@ -23,6 +23,10 @@ export function parse(text) {
   return JSON.parse(marked, (_, value) => (typeof value === "string" && /^\0(NaN|-?Infinity)$/.test(value) ? Number(value.slice(1)) : value));
 }
 
+/** Once Python runs in the page; at once where it is not to run here. */
+let running = null;
+export const started = () => (mode === "live" && !live() ? (running ??= new Promise((resolve) => { for (const name of ["engine", "engine-failed"]) addEventListener(name, resolve); })) : Promise.resolve());
+
 export const live = () => mode === "served" || Boolean(engines[0]?.ready);
 /** Whether one question holds up the next. */
 export const slow = () => mode === "live";
@@ -79,9 +83,11 @@ function remember(name, answer) {
   known.set(name, answer);
 }
 
+const LONGEST = 2 ** 20; // characters that the engine reads
 async function posted(text) {
+  if (text.length > LONGEST) return JSON.stringify({ error: `it is longer than ${LONGEST.toLocaleString("en-US")} characters` });
   try {
-    const answer = await fetch("api/ask", { method: "POST", body: text, headers: { "content-type": "application/json" } });
+    const answer = await fetch("ask", { method: "POST", body: text, headers: { "content-type": "application/json" } });
     const body = await answer.text();
     return body.startsWith("{") ? body : JSON.stringify({ error: `the server said ${answer.status}` });
   } catch {

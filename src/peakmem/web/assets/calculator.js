@@ -1,11 +1,12 @@
 /** Section 5: settings on one side, the answer in sight on the other. */
-import { bare, count, fit, gib, h, kinds, letters, moment, momentTitle, named, people, scrolls, swatch, title, announce } from "./format.js";
+import { bare, count, fit, gib, h, kinds, letters, moment, momentTitle, named, old, people, scrolls, swatch, title, announce } from "./format.js";
 import { ask, key, mode } from "./ask.js";
 import { atRest, current, goTo, on, pin, request, state, tellAll } from "./store.js";
 import { draw } from "./chart.js";
 import { Form } from "./form.js";
 import { Timeline } from "./timeline.js";
 import { stated, tools } from "./exports.js";
+import { linked, words } from "./said.js";
 import { term } from "./terms.js";
 
 /** Marks of the pictures: where they are drawn, how the key shows them, what they mean. */
@@ -21,7 +22,7 @@ export class Calculator extends HTMLElement {
   show(tables) {
     this.form = new Form(tables);
     this.letters = tables.legend;
-    this.form.onerror = (text) => this.fail(text);
+    this.form.onerror = (mistake) => this.fail(mistake);
     this.headline = h("p", { class: "headline" });
     this.about = h("p", { class: "about quiet" });
     this.fits = h("p", { class: "fits" });
@@ -42,11 +43,11 @@ export class Calculator extends HTMLElement {
     this.replaceChildren(h("div", { class: "calculator" },
       h("div", { class: "settings" }, this.form.element),
       h("div", { class: "result" },
-        this.sticky = h("div", { class: "sticky" }, this.headline, this.about, this.fits, this.beside, this.error,
+        this.sticky = h("div", { class: "sticky" }, this.headline, this.about, this.fits, this.beside, this.error, old(),
           h("div", { class: "row tools views" }, this.views), h("div", { class: "stage" }, this.picture, this.moments, this.time, this.numbers), this.legend,
           this.key = h("p", { class: "small marks" }),
           h("div", { class: "row tools take" }, this.pinner, tools(() => this.shown())), this.detail))),
-      this.pinned, this.largest);
+      this.pinned, h("div", {}, old(), this.largest));
     // Higher than the window: it stops where its lower end is seen, so that nothing in it stays out of reach.
     const stop = () => { this.sticky.style.top = `${Math.min(above(), innerHeight - this.sticky.offsetHeight)}px`; };
     new ResizeObserver(stop).observe(this.sticky);
@@ -57,7 +58,7 @@ export class Calculator extends HTMLElement {
     on("moment", () => { this.paint(); this.tell(); });
     for (const name of ["change", "answer", "error", "pin"]) on(name, () => { this.pinner.disabled = !state.pinned && !current(); });
     on("pin", () => { this.paint(); this.compare(); });
-    on("error", () => this.fail(state.error === "unanswered" ? this.unanswered() : state.error));
+    on("error", () => this.fail(state.error.unanswered ? { error: this.unanswered(), fields: [] } : state.error));
     atRest(() => this.retime());
     atRest(async (still) => {
       const answer = await ask(request({ ask: "refused" }), "refused");
@@ -83,10 +84,9 @@ export class Calculator extends HTMLElement {
     return mode === "live" ? "The calculator is still loading; this answer comes as soon as it is there."
       : "This copy holds answers made beforehand, and this is none of them. Copy the command line below, or run: peakmem serve";
   }
-  fail(text) {
-    this.error.textContent = text;
-    this.form.wrong(text);
-    this.classList.toggle("stale", Boolean(text) && !current());
+  fail(mistake) {
+    this.error.replaceChildren(...(mistake ? linked(mistake, this.form.places) : []));
+    this.form.wrong(mistake);
   }
 
   drop() {
@@ -97,14 +97,15 @@ export class Calculator extends HTMLElement {
       if (!event.dataTransfer?.files.length) return;
       event.preventDefault();
       over(false);
-      this.form.read(event.dataTransfer.files[0]);
+      const files = [...event.dataTransfer.files];
+      this.form.read(files.find((file) => file.name === "config.json") ?? files[0]);
       document.getElementById("size").scrollIntoView();
     });
   }
 
   draw() {
     const { ledger } = state.answer;
-    this.fail("");
+    this.fail(null);
     this.headline.replaceChildren(h("strong", { class: "peak" }, gib(ledger.peak.bytes)), ` at the peak, ${moment(ledger.peak.moment)}.`);
     this.about.replaceChildren(h("span", {}, `${state.config ? state.model : ledger.run.model.name}, ${people(ledger.parameters.total)} parameters${ledger.parameters.trained === ledger.parameters.total ? "" : `, ${people(ledger.parameters.trained)} trained`}.`), h("span", { class: "stated" }, ` Settings: ${stated()}.`));
     this.best = "";
@@ -235,7 +236,7 @@ export class Calculator extends HTMLElement {
     this.timeline ??= new Timeline(this.time);
     if (!answer || answer.error) {
       this.timeline = null;
-      this.time.replaceChildren(h("p", {}, answer?.error ?? this.unanswered()));
+      this.time.replaceChildren(h("p", {}, answer ? words(answer) : this.unanswered()));
       return;
     }
     const room = state.answer.room;

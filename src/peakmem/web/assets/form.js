@@ -1,23 +1,21 @@
 /** The settings: one control for each row of the field table, the common ones first. */
-import { h, tell } from "./format.js";
-import { parse } from "./ask.js";
+import { announce, h, tell } from "./format.js";
+import { ask, started } from "./ask.js";
 import { ModelBox } from "./models.js";
-import { state, change, missed } from "./store.js";
+import { nameOf, read } from "./config.js";
+import { amount, label, plain, words } from "./said.js";
+import { canRead, cannotRead, change, changed, missed, reset, setting, start, state } from "./store.js";
 
 const FIRST = ["model", "gpu", "run", "sequence", "batch", "precision", "optimizer", "attention", "checkpoint", "implementation"];
 const SECOND = ["accumulation", "lora_rank", "shard", "gpus"];
 const SIZES = ["layers", "hidden", "heads", "vocabulary", "tied"];
-const NAMES = { gpu: "GPU", gpus: "GPUs", lora_rank: "LoRA rank", lora_targets: "LoRA targets", tied: "tied embeddings", hidden: "hidden size", heads: "attention heads", sequence: "sequence length", batch: "batch per GPU" };
-const SLIDERS = { sequence: [128, 131072], batch: [1, 256], accumulation: [1, 64], lora_rank: [1, 256], gpus: [1, 512], generate: [1, 8192] };
+const SLIDERS = { sequence: [128, 131072], batch: [1, 256], accumulation: [1, 64], lora_rank: [0, 256], gpus: [1, 512], generate: [1, 8192] };
 const REFERENCES = { attention: ["flash", 5], checkpoint: ["checkpoint", 6], implementation: ["recompute", 2], lora_rank: ["lora", 7], shard: ["fsdp", 10], optimizer: ["eight", 9], weights: ["qlora", 8], offload: ["offload", 11], loss: ["liger", 12] };
 
-const label = (name) => NAMES[name] ?? name.replaceAll("_", " ");
-/** Words of the command line as the form calls them. */
-const plain = (text) => text.replace(/: `peakmem list.*$/, "").replace(/--([a-z-]+)/g, (_, flag) => label(flag.replaceAll("-", "_")));
 const POINT = "Point at a setting, or move to it by keyboard: what it means stands here.";
 
-/** Powers of two between two ends: what a slider steps through. */
-const powers = ([least, most]) => { const made = []; for (let n = least; n <= most; n *= 2) made.push(n); return made; };
+/** Powers of two between two ends, and none where none is possible: what a slider steps through. */
+const powers = ([least, most]) => { const made = least ? [] : [0]; for (let n = least || 1; n <= most; n *= 2) made.push(n); return made; };
 
 export class Form {
   constructor(tables) {
@@ -25,22 +23,74 @@ export class Form {
     this.rows = Object.fromEntries(tables.fields.map((row) => [row.name, row]));
     this.controls = {};
     this.fields = {};
+    this.places = {}; // of all that a mistake can be about: fields, sizes, the model
+    this.folds = [];
     this.reasons = {};
     this.only = {};
     this.help = h("p", { class: "small help", "aria-hidden": "true" }, POINT);
     this.file = null;
     this.element = h("form", { class: "controls form", "aria-label": "Settings", onsubmit: (event) => event.preventDefault() },
-      h("div", { class: "fields" }, FIRST.map((name) => (name === "model" ? [this.model(), this.sizes()] : this.field(name)))), this.help,
+      h("div", { class: "fields" }, FIRST.map((name) => (name === "model" ? [this.model(), this.sizes()] : this.field(name)))), this.help, this.resetter(),
       this.fold("Sharing, LoRA, accumulation", SECOND),
       this.groups());
     for (const event of ["focusin", "pointerover"]) this.element.addEventListener(event, ({ target }) => {
-      const name = target.closest("[data-field]")?.dataset.field;
-      this.help.textContent = name ? `${label(name)}: ${plain(this.rows[name].help)}` : POINT;
+      const row = this.rows[target.closest("[data-field]")?.dataset.field];
+      this.help.textContent = row ? `${label(row.name)}: ${plain(row.help)}` : POINT;
     });
   }
 
-  fold(title, names) {
-    return h("details", { class: "fold" }, h("summary", {}, title), h("div", { class: "fields" }, names.map((name) => this.field(name, true))));
+  fold(title, names, fields = names.map((name) => this.field(name, true)), given = { class: "fold" }) {
+    const mark = h("span", { class: "mark-set" });
+    this.folds.push({ names, mark });
+    return h("details", given, h("summary", {}, h("span", {}, title), mark), h("div", { class: "fields" }, fields));
+  }
+
+  /** Back to what everything was at first; the model stays. */
+  resetter() {
+    this.all = h("button", { type: "button", "aria-disabled": "true", onclick: () => { if (changed().length) { reset(changed()); announce("All settings are as they were at first."); } } }, "Reset all");
+    this.count = h("span", { class: "small" });
+    return h("p", { class: "row resetter" }, this.all, this.count);
+  }
+
+  /** Beside a field that is not as it was at first: the way back. */
+  back(name) {
+    const usual = start.settings[name] ?? this.rows[name]?.default ?? "";
+    const text = `${label(name)}: back to ${name in this.rows ? String(usual) || "none" : "the model’s own"}`;
+    return h("button", { type: "button", class: "back", hidden: true, title: text, "aria-label": text,
+      onclick: () => {
+        const { controls } = this.places[name];
+        canRead(name);
+        reset([name]);
+        announce(`${label(name)} is as it was at first.`);
+        (controls.find((one) => !one.disabled && one.type !== "radio") ?? controls.find((one) => one.checked) ?? this.all).focus(); // the button goes
+      } }, "↺");
+  }
+
+  /** Where a control stands, and the line beside it. */
+  place(name, made, said, controls, back) {
+    said.id = `said-${name}`;
+    for (const control of controls) control.setAttribute("aria-describedby", said.id);
+    controls[0].id = `set-${name}`;
+    this.places[name] = { made, said, controls, back };
+    return made;
+  }
+
+  /** What is typed into a field for numbers may be none; then it says so until one is there. */
+  number(name, given, set) {
+    const control = h("input", { type: "number", inputmode: "decimal", ...given,
+      oninput: () => {
+        if (control.validity.badInput) return cannotRead(name, `${label(name)}: give ${given.step === 1 ? "a whole number" : "a number"} from ${given.min.toLocaleString("en-US")}${given.max === undefined ? "" : ` to ${given.max.toLocaleString("en-US")}`}`);
+        canRead(name);
+        set(control.value === "" ? null : Number(control.value));
+      },
+      // Emptied, or no number, it is again what it was, which then stands there.
+      onblur: () => {
+        if (control.value !== "") return;
+        control.value = "";
+        if (name in this.rows) control.value = String(setting(name));
+        if (canRead(name)) change({});
+      } });
+    return control;
   }
 
   groups() {
@@ -53,40 +103,44 @@ export class Form {
   model() {
     this.models = new ModelBox(this.tables.models, (model) => change({ model }, { push: true }));
     this.upload = h("input", { type: "file", accept: ".json,application/json", class: "visually-hidden", name: "config", "aria-label": "A config.json", onchange: () => this.read(this.upload.files[0]) });
-    return h("div", { class: "field wide" }, this.models.element,
-      h("p", { class: "small hint" }, "or ", h("label", { class: "link" }, this.upload, "open a config.json"), ", or drop it anywhere on the page. It is read here; no other site sees it."));
+    this.models.said.usual = "";
+    return this.place("model", h("div", { class: "field wide" }, this.models.element,
+      h("p", { class: "small hint" }, "or ", h("label", { class: "link" }, this.upload, "open a config.json"), ", or drop it anywhere on the page. It is read here; no other site sees it.")), this.models.said, [this.models.input]);
   }
 
-  /** A config.json from the reader's disk. */
+  /** A config.json from the reader's disk. What is none, or of no model that is known, changes nothing. */
   async read(file) {
     if (!file) return;
+    const model = nameOf(file), turn = (this.reading = Symbol(model));
+    const refuse = (text) => { if (turn === this.reading) this.onerror?.({ error: text, fields: [] }); };
     try {
-      if (file.size > 1e6) throw new Error("it is larger than 1 MB");
-      const config = parse(await file.text());
-      if (!config || typeof config !== "object" || Array.isArray(config)) throw new Error("it holds no fields of a model");
-      this.refuse("");
-      const done = change({ model: file.name.slice(0, 60), config }, { push: true });
+      const config = await read(file);
+      await started();
+      const found = await ask({ model, config, lines: 0, allocator: false });
+      if (turn !== this.reading) return;
+      // What is about a setting can be mended here; what is about none of them is wrong with the file.
+      if (found?.error && !found.fields?.length) return refuse(words(found).startsWith(model) ? words(found) : `${model}: ${words(found)}`);
+      this.onerror?.(null);
+      const done = change({ model, config }, { push: true });
       tell("link", missed());
       await done;
     } catch (error) {
-      this.refuse(`${file.name} cannot be read: ${error instanceof SyntaxError ? "it is not JSON" : error.message}`);
+      refuse(`${model} cannot be read: ${error.message}`);
     }
-  }
-  refuse(text) {
-    this.onerror?.(text);
   }
 
   sizes() {
     const made = SIZES.map((name) => {
       const control = name === "tied"
         ? h("select", { name: "size-tied", onchange: () => change({ sizes: { tied: control.value || null } }) }, h("option", { value: "" }, "as the model"), h("option", { value: "true" }, "yes"), h("option", { value: "false" }, "no"))
-        : h("input", { type: "number", min: 1, step: 1, name: `size-${name}`, inputmode: "numeric", oninput: () => change({ sizes: { [name]: control.value ? Number(control.value) : null } }) });
+        : this.number(name, { min: 1, max: 1e9, step: 1, name: `size-${name}` }, (value) => change({ sizes: { [name]: value } }));
       this.controls[`size-${name}`] = control;
-      return h("label", { class: "field" }, h("span", {}, label(name)), control);
+      const said = h("p", { class: "small said" }), back = this.back(name);
+      said.usual = "";
+      return this.place(name, h("div", { class: "field" }, h("label", {}, h("span", {}, label(name)), control), back, said), said, [control], back);
     });
-    this.sizing = h("details", { class: "wide" }, h("summary", {}, "Its size"), h("div", { class: "fields" }, made),
-      h("p", { class: "small" }, "What is given is taken; head count and feed-forward follow the hidden size."));
-    return this.sizing;
+    made.push(h("p", { class: "small wide" }, "What is given is taken; head count and feed-forward follow the hidden size."));
+    return this.fold("Its size", SIZES, made, { class: "wide" });
   }
 
   field(name, folded = false) {
@@ -97,7 +151,9 @@ export class Form {
     if (name === "run") {
       const radios = row.choices.map((choice) => h("label", {}, h("input", { type: "radio", name: "run", value: choice, onchange: () => set(choice, true) }), choice));
       this.controls.run = radios.map((one) => one.firstElementChild);
-      return h("fieldset", { class: "field" }, h("legend", {}, "run"), h("div", { class: "segmented" }, radios));
+      const said = h("p", { class: "small said" }), back = this.back(name);
+      said.usual = "";
+      return this.place(name, h("fieldset", { class: "field", "data-field": name }, h("legend", {}, "run"), h("div", { class: "segmented" }, radios), back, said), said, this.controls.run, back);
     }
     if (row.choices.length || name === "optimizer") {
       const options = name === "optimizer" ? Object.entries(this.tables.optimizers) : row.choices.map((choice) => [choice, choice]);
@@ -108,10 +164,7 @@ export class Form {
     } else if (row.type === "bool") {
       control = h("input", { name, type: "checkbox", onchange: () => set(control.checked) });
     } else if (row.type === "int" || row.type === "float") {
-      control = h("input", { name, type: "number", min: row.least, max: row.most, step: row.type === "int" ? 1 : "any", inputmode: "decimal", placeholder: row.default,
-        // Emptied it is the default again, which then stands there.
-        oninput: () => { if (!control.validity.badInput) set(control.value === "" ? null : Number(control.value)); },
-        onblur: () => { if (control.value === "") control.value = String(state.settings[name] ?? row.default); } });
+      control = this.number(name, { name, min: row.least, max: row.most, step: row.type === "int" ? 1 : "any", placeholder: row.default }, set);
       if (SLIDERS[name]) {
         const stops = powers(SLIDERS[name]);
         const slider = h("input", { type: "range", min: 0, max: stops.length - 1, step: 1, "aria-label": `${label(name)}, by powers of two`, oninput: () => { control.value = stops[slider.valueAsNumber]; set(stops[slider.valueAsNumber]); } });
@@ -126,23 +179,29 @@ export class Form {
     control.title = plain(row.help);
     const said = h("p", { class: "small said" }, folded ? plain(row.help) : "");
     said.usual = said.textContent;
-    const made = h("div", { class: `field${row.type === "bool" ? " check" : ""}${["gpu", "precision", "optimizer"].includes(name) ? " wide" : ""}`, "data-field": name }, h("label", {}, h("span", {}, label(name)), control), reference, more, said);
-    this.fields[name] = { made, said, controls: more?.tagName === "INPUT" ? [control, more] : [control] };
+    const back = this.back(name);
+    const made = h("div", { class: `field${row.type === "bool" ? " check" : ""}${["gpu", "precision", "optimizer"].includes(name) ? " wide" : ""}`, "data-field": name }, h("label", {}, h("span", {}, label(name)), control), reference, back, more, said);
+    this.place(name, made, said, more?.tagName === "INPUT" ? [control, more] : [control], back);
+    this.fields[name] = this.places[name];
     return made;
   }
 
-  /** What an error is about says it, too, where it is; the fold around it opens. */
-  wrong(text) {
-    const name = (text.match(/--([a-z-]+)/)?.[1] ?? text.match(/^unknown ([a-z ]+)/i)?.[1] ?? "").trim().replace(/[- ]/g, "_").toLowerCase();
-    for (const [field, { made, said, controls }] of Object.entries(this.fields)) {
-      const hit = field === name && !made.hidden;
-      if (!hit && !made.classList.contains("wrong")) continue;
-      made.classList.toggle("wrong", hit);
-      if (hit) made.closest("details")?.setAttribute("open", "");
-      if (hit) said.textContent = plain(text);
-      for (const control of controls) control.setAttribute("aria-invalid", String(hit));
+  /** What a mistake is about is marked, and the first of it says it; the fold around it opens. */
+  wrong(mistake) {
+    const hit = (mistake?.fields ?? []).filter((name) => this.places[name] && !this.places[name].made.hidden);
+    for (const [name, { made, said, controls }] of Object.entries(this.places)) {
+      const at = hit.indexOf(name);
+      if (at < 0 && !made.classList.contains("wrong")) continue;
+      made.classList.toggle("wrong", at >= 0);
+      if (at >= 0) made.closest("details")?.setAttribute("open", "");
+      said.textContent = at === 0 ? words(mistake) : said.usual;
+      for (const control of controls) {
+        if (at < 0) control.removeAttribute("aria-invalid");
+        else control.setAttribute("aria-invalid", "true");
+        control.setAttribute("aria-describedby", at > 0 ? this.places[hit[0]].said.id : said.id);
+      }
     }
-    if (!text) this.offer();
+    if (!mistake) this.offer();
   }
 
   /** Choices that would be an error are not offered; where only one is left, its field says why. */
@@ -175,6 +234,7 @@ export class Form {
       if (!made.classList.contains("wrong")) said.textContent = told || said.usual;
     }
     for (const fold of this.element.querySelectorAll(".fold")) fold.hidden = !fold.querySelector("[data-field]:not([hidden])");
+    this.mark();
   }
 
   /** The controls as the state has them; the one that is being typed in is left alone. */
@@ -196,9 +256,24 @@ export class Form {
       if (slider) {
         const at = slider.stops.findLastIndex((stop) => stop <= Number(value));
         this.put(slider, Math.max(0, at));
-        slider.setAttribute("aria-valuetext", `${value} ${row.unit}`);
+        slider.setAttribute("aria-valuetext", amount(row, value));
       }
     }
+    this.mark();
+  }
+
+  /** What is not as it was at first: said on its fold, and counted; beside it is the way back. */
+  mark() {
+    const all = changed();
+    for (const [name, { back }] of Object.entries(this.places)) if (back) back.hidden = !all.includes(name);
+    for (const { names, mark } of this.folds) {
+      const here = names.filter((name) => all.includes(name));
+      const told = here.map((name) => `${label(name)} ${state.sizes[name] ?? setting(name)}${this.reasons[name] ? " (no effect)" : ""}`);
+      mark.textContent = here.length ? ` ${here.length} changed: ${told.join(", ")}` : "";
+    }
+    this.all.setAttribute("aria-disabled", String(!all.length));
+    this.count.textContent = all.length ? `${all.length} changed` : "Nothing changed";
+    this.count.title = all.map(label).join(", ");
   }
   put(control, value) {
     if (control === document.activeElement && control.type !== "range") return;

@@ -84,6 +84,9 @@ export function scrolls(element, name) {
   return element;
 }
 
+/** Seen while the settings cannot be counted: what stands below is not of them. */
+export const old = () => h("p", { class: "old small" }, "Numbers of before: the settings as they are now cannot be counted here.");
+
 /** Swatch and name. */
 export const named = (kind) => h("span", { class: "named" }, swatch(kind), " ", title(kind));
 

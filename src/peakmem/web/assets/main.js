@@ -41,8 +41,9 @@ function within() {
     if (!place) return;
     event.preventDefault();
     if (link.dataset.state) location.hash = link.dataset.state;
+    for (let fold = place.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
     place.scrollIntoView();
-    place.tabIndex = -1;
+    if (place.tabIndex < 0) place.tabIndex = -1;
     place.focus({ preventScroll: true });
   });
 }

@@ -3,7 +3,8 @@ import { ask, has, key, live, slow } from "./ask.js";
 import { toHash, fromHash } from "./url.js";
 
 export const start = { model: "llama-3.1-8b", config: null, sizes: {}, settings: { gpu: "H100 SXM 80GB" } };
-export const state = { ...structuredClone(start), moment: -1, answer: null, of: "", room: null, error: "", pinned: null, measured: null };
+/** error: as the engine tells a mistake, or null. */
+export const state = { ...structuredClone(start), moment: -1, answer: null, of: "", room: null, error: null, pinned: null, measured: null };
 export const events = new EventTarget();
 
 export const on = (name, what) => events.addEventListener(name, what);
@@ -24,6 +25,26 @@ let defaults = {};
 export function setDefaults(fields) {
   defaults = Object.fromEntries(fields.map((row) => [row.name, String(row.default)]));
 }
+
+/** Settings and sizes that are not as they were at first. */
+export function changed() {
+  const usual = { ...defaults, ...start.settings };
+  const names = new Set([...Object.keys(state.settings), ...Object.keys(start.settings)]);
+  return [...Object.keys(state.sizes), ...[...names].filter((name) => String(state.settings[name] ?? "") !== usual[name])];
+}
+
+/** These as they were at first. */
+export const reset = (names) => change({ sizes: none(names, state.sizes), settings: { ...none(names, state.settings), ...kept(names) } }, { push: true });
+const none = (names, given) => Object.fromEntries(names.filter((name) => name in given).map((name) => [name, null]));
+const kept = (names) => Object.fromEntries(Object.entries(start.settings).filter(([name]) => names.includes(name)));
+
+/** Fields in which something stands that is no number, each with what is to be said. */
+const unread = new Map();
+export function cannotRead(name, text) {
+  unread.set(name, { error: text, fields: [name] });
+  refresh();
+}
+export const canRead = (name) => unread.delete(name);
 
 /** A setting as it is, also where nobody set it. */
 export const setting = (name) => state.settings[name] ?? defaults[name];
@@ -62,23 +83,29 @@ export function address() {
 export const missed = () => (toHash(state).beside ? `${state.model} is too long for a link. This browser keeps it; whoever else opens the link needs the file.` : "");
 
 /** Whether the numbers are those of the settings that are shown. */
-export const current = () => state.answer !== null && state.of === key(request());
+export const current = () => state.answer !== null && !unread.size && state.of === key(request());
 
 /** Replace everything, as a link does. */
 export function load(given) {
   Object.assign(state, structuredClone(start), given);
+  unread.clear();
   emit("change");
   return refresh();
 }
 
-function failed() {
+/** Where a mistake is in the way, the last right answer stays, and says that it is old. */
+function failed(mistake) {
+  state.error = mistake;
   delete document.documentElement.dataset.busy;
+  document.documentElement.toggleAttribute("data-old", state.answer !== null && !current());
   emit("error");
 }
 
 let latest = 0;
 export async function refresh() {
   const turn = ++latest;
+  const [mistake] = unread.values();
+  if (mistake) return failed(mistake);
   const began = performance.now();
   document.documentElement.dataset.busy = "";
   const whole = request({ lines: 0, allocator: false });
@@ -100,12 +127,13 @@ export async function refresh() {
 /** Keep an answer, or say what is wrong; false where there is nothing to go on with. */
 function taken(answer, turn) {
   if (turn !== latest || answer === undefined) return false;
-  state.error = answer === null ? "unanswered" : answer.error ?? "";
-  if (state.error) {
-    failed();
+  if (answer === null || answer.error) {
+    failed(answer ?? { error: "", unanswered: true });
     return false;
   }
   state.answer = answer;
+  state.error = null;
+  document.documentElement.removeAttribute("data-old");
   return true;
 }
 
@@ -140,7 +168,7 @@ export function pin(on) {
 export function begin(tell) {
   const read = () => {
     const { found, wrong } = fromHash(location.hash, history.state);
-    if (found) tell(wrong);
+    if (found || wrong) tell(wrong);
     return found;
   };
   const found = read();

@@ -31,7 +31,9 @@ function written(state, config) {
 /** What a link says, with what lies beside it in the browser; and what is wrong with it, in words. */
 export function fromHash(hash, beside) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
-  if (!given.has("v")) return { found: null, wrong: "" };
+  const versions = new Set(given.getAll("v"));
+  if (!given.size || (!versions.size && !hash.includes("="))) return { found: null, wrong: "" }; // a place on the page
+  if (versions.size !== 1 || !versions.has("1")) return { found: null, wrong: `The link is not taken: ${versions.size ? `it says v=${[...versions].join(" and v=").slice(0, 40)}` : "it does not say v=1"}, and this page reads links of v=1.` };
   const found = { model: given.getAll("model").at(-1) || "custom", config: null, sizes: {}, settings: {} };
   const unknown = [];
   const wrong = [];
