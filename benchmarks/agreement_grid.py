@@ -22,7 +22,7 @@ LATER = (
     "gemma4 gemma4_text glm glm4 glm4_moe glm4_moe_lite glm_moe_dsa jamba llava mamba mimo_v2_flash minimax_m2 "
     "ministral mt5 nemotron_h olmo olmo3 olmoe qwen2_moe seed_oss smollm3 xlm-roberta mamba2 "
     "internvl idefics3 smolvlm bart m2m_100 marian mbart pegasus "
-    "mistral3 deberta-v2"
+    "mistral3 deberta-v2 paligemma"
 ).split()
 """Values of model_type in the grid; later ones come last, so that the points before keep their names."""
 SEQ2SEQ = ("t5", "bart", "m2m_100", "marian", "mbart", "pegasus")
@@ -170,7 +170,7 @@ def wider(made: Mapping[str, Any], family: str, seed: str) -> dict[str, Any]:
         found["reduce_dtype"] = "fp16"
     if made.get("freeze") and more["two_frozen"] and made["shard"] == "none":
         found["freeze"] = f"{made['freeze']},norm"
-    if family in ("gemma4", "idefics3", "internvl", "llava", "mistral3", "smolvlm"):
+    if family in ("gemma4", "idefics3", "internvl", "llava", "mistral3", "paligemma", "smolvlm"):
         found["images"] = more["images"]
     return found
 

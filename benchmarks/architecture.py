@@ -52,7 +52,8 @@ def pictures_of(config: Mapping[str, Any], sequence: int, size: Sequence[int]) -
 def settings(config: Mapping[str, Any], sequence: int, size: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Every combination; batches of one, two and three sequences in turn."""
     pictures = pictures_of(config, sequence, size)
-    for i, (precision, attention, lever) in enumerate(product(DTYPES, ("sdpa", "eager"), LEVERS)):
+    fused = "auto" if "eager_only" in from_config(config).switches else "sdpa"
+    for i, (precision, attention, lever) in enumerate(product(DTYPES, (fused, "eager"), LEVERS)):
         dtype, autocast = DTYPES[precision]
         yield {
             "id": f"{config['model_type']}/{precision}/{attention}/{lever}/b{i % 3 + 1}s{sequence}",

@@ -123,6 +123,10 @@ SEEING: Mapping[str, Mapping[str, Any]] = {
     "internvl": {"model_type": "internvl", "image_token_id": 90, "text_config": ALONE | {"model_type": "qwen2"},
                  "vision_config": CONFIGS["clip"]["vision_config"] | {"model_type": "internvl_vision",
                                                                       "image_size": 48, "use_mean_pooling": False}},
+    "paligemma 2": {
+        "model_type": "paligemma", "image_token_index": 90, "projection_dim": 48, "vision_config": {
+            **CONFIGS["clip"]["vision_config"], "model_type": "siglip_vision_model", "vision_use_head": False},
+        "text_config": ALONE | {"model_type": "gemma2", "head_dim": 12, "sliding_window": 40}},
     "mistral 3": {"model_type": "mistral3", "image_token_index": 90,
                   "text_config": ALONE | {"model_type": "mistral"},
                   "vision_config": CONFIGS["clip"]["vision_config"] | {"model_type": "pixtral",
@@ -159,6 +163,8 @@ def settings() -> Iterator[dict[str, Any]]:
             continue
         if name in (DECODERS | SEEING) and precision == "fp16":
             continue
+        if name == "paligemma 2" and attention == "sdpa":
+            attention = "auto"  # its text knows eager attention alone
         seen = {"pictures": {"images": 1, "image_height": 200, "image_width": 100}} if name in SEEING else {}
         yield {**seen, "id": f"{name}/{precision}/{attention}", "config": dict(configs[name]), "precision": precision,
                "attention": attention, "batch": 1 + i % 2, "sequence": LONGER if seen else TOKENS,

@@ -54,6 +54,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "vision_feature_layer": -1, "multimodal_projector_bias": False, "projector_hidden_act": "relu"},
     "gemma 3 and tower": GEMMA,
     "paligemma": PALIGEMMA,
+    "paligemma 2": PALIGEMMA | {"text_config": TEXT | {"model_type": "gemma2", "sliding_window": 12}},
     "qwen2-vl": {"model_type": "qwen2_vl", "text_config": TEXT, "vision_config": {
         "depth": 2, "embed_dim": 32, "hidden_size": 48, "mlp_ratio": 3, "num_heads": 4, "patch_size": 7}},
     "qwen2.5-vl": {"model_type": "qwen2_5_vl", "text_config": TEXT, "vision_config": TOWER},
@@ -150,7 +151,7 @@ def test_every_family_is_traced() -> None:
     (LLAVA | {"vision_config": {"model_type": "siglip_vision_model"}}, "image tower"),
     (QWEN | {"vision_config": DEEP | {"num_heads": 3}}, "not divisible"),
     (PALIGEMMA | {"projection_dim": 40}, "is not the text's hidden_size, 48"),
-    (PALIGEMMA | {"text_config": TEXT | {"model_type": "gemma2"}}, "text model"),
+    (PALIGEMMA | {"text_config": TEXT | {"model_type": "gemma3_text"}}, "text model"),
     (PALIGEMMA | {"vision_config": {"hidden_size": 40, "num_attention_heads": 4}}, "a head that pools"),
     (GEMMA | {"mm_tokens_per_image": 8}, "square of a number"), (GEMMA | {"mm_tokens_per_image": 9}, "that divides"),
     (QWEN | {"vision_config": DEEP | {"deepstack_visual_indexes": 3}}, "give a list"),

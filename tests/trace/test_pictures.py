@@ -65,9 +65,29 @@ def test_qwen_vl(worker: Worker, config: dict[str, Any], settings: dict[str, Any
         assert ours[part] == traced[part], part
 
 
+PALIGEMMA: dict[str, Any] = GEMMA | {
+    "model_type": "paligemma", "projection_dim": 32,
+    "text_config": GEMMA["text_config"] | {"model_type": "gemma2", "hidden_size": 32}}
+IDEFICS: dict[str, Any] = {
+    "model_type": "idefics3", "image_token_id": 80, "text_config": LLAVA["text_config"],
+    "vision_config": LLAVA["vision_config"] | {"image_size": 28}}
+
+
+@pytest.mark.parametrize("config", [PALIGEMMA, IDEFICS], ids=["paligemma 2", "idefics3"])
+def test_towers_that_kbit_preparation_has_raised(worker: Worker, config: dict[str, Any]) -> None:
+    """Pixels are cast to the dtype of raised weights; of PaliGemma 2 the text alone is eager."""
+    settings = {"precision": "amp-bf16", "lora_rank": 4, "weights": "nf4", "kbit_prepare": "trl"}
+    model, setup = from_config(config), Setup.of(sequence=27, batch=2, **settings)
+    traced = worker.call(as_json, setting_of(config, model, setup), {"peakmem": "", **setup.as_json()}, model.notes)
+    ours = estimate(model, sequence=27, batch=2, **settings).as_json()
+    for part in ("phases", "chart", "parameters"):
+        assert ours[part] == traced[part], part
+
+
 @pytest.mark.parametrize("settings", [
     {"precision": "mixed"}, {"precision": "amp-bf16", "checkpoint": "full"}, {"precision": "mixed", "frozen_layers": 7},
     {"precision": "bf16", "images": 0}, {"precision": "fp32", "lora_rank": 4},
+    {"precision": "amp-bf16", "lora_rank": 4, "weights": "nf4", "kbit_prepare": "trl"},
 ])
 def test_llava(worker: Worker, settings: dict[str, Any]) -> None:
     model, setup = from_config(LLAVA), Setup.of(sequence=19, batch=2, **settings)

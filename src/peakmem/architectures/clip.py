@@ -12,7 +12,7 @@ from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
 from peakmem.estimate.contrastive import all_pairs, both_directions, unit
 from peakmem.estimate.masks import causal_mask
-from peakmem.estimate.ops import activation, add
+from peakmem.estimate.ops import activation, add, cast
 from peakmem.estimate.positions import made, rows_of_buffer
 from peakmem.estimate.shapes import cat, expand, index, select, split_heads, swap
 from peakmem.estimate.structure import Structure
@@ -92,7 +92,9 @@ def vision(m: Structure, pixels: Tensor) -> tuple[Tensor, Tensor]:
 
 def image_embeddings(pixels: Tensor) -> Tensor:
     with scope("embeddings"):
-        patches = swap(convolution(pixels, "patch_embedding", "b hi N", inputs=True), "b N hi")
+        patches = convolution(cast(pixels, weight("patch_embedding.weight").dtype), "patch_embedding", "b hi N",
+                              inputs=True)
+        patches = swap(patches, "b N hi")
         token = expand(weight("class_embedding"), "b 1 hi")
         x = cat([token, patches], "b si hi", "class token and patches")
         x = add(x, embed(rows_of_buffer("si"), "position_embedding", inputs=False))

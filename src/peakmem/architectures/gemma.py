@@ -45,10 +45,10 @@ def forward(m: Structure, ids: Tensor) -> Tensor:
 
 def model(m: Structure, ids: Tensor, body: Callable[..., Tensor] | None = None,
           masked: Iterable[str] = ("full",), name: str = "model", inputs_embeds: Tensor | None = None,
-          given: tuple[Tensor | None, Tensor] | None = None) -> Tensor:
+          given: tuple[dict[str, Tensor | None], Tensor] | None = None) -> Tensor:
     """The decoder. body: its layer, where it is not Gemma 1's; masked: the kinds of layers that get masks.
 
-    name: where it lies; inputs_embeds, given: what stands for the tokens' embeddings, its mask and positions.
+    name: where it lies; inputs_embeds, given: what stands for the tokens' embeddings, its masks and positions.
     """
     with scope(name):
         if inputs_embeds is None:
@@ -58,7 +58,7 @@ def model(m: Structure, ids: Tensor, body: Callable[..., Tensor] | None = None,
             position_ids = positions()
             masks = layer_masks(m, x.dtype, masked)
         else:
-            masks, position_ids = {"full": given[0]}, given[1]
+            masks, position_ids = given
         cos, sin = rotary(m, x.dtype)
         for kind in m.layers("layers"):
             x = m.layer(body or block, x, cos, sin, masks[kind], position_ids)

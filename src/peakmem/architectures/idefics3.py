@@ -19,7 +19,7 @@ from peakmem.estimate.positions import made
 from peakmem.estimate.shapes import cat, reshape, split_heads, swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current, scope
-from peakmem.estimate.weights import convolution, embed, project
+from peakmem.estimate.weights import convolution, embed, project, weight
 
 MIRRORS = "transformers 5.24.0 models/idefics3/modeling_idefics3.py"
 INPUTS = {"input_ids": ("b s", "int64"), "pixel_values": ("b vi c i i'", "", "pictures"),
@@ -59,34 +59,36 @@ def model(m: Structure, ids: Tensor, pixels: Tensor | None, returned: list[Tenso
         last, features = image_features(m, pixels)
         returned += [last, *features]
         image_hidden_states = cat(features, "(b vi qt qt') h", "features of all tiles")
-        image_hidden_states = cast(image_hidden_states, m.dtype)
-        mask = placeholders("b s") if m.has("counts_tokens") else checked_at_once()
-        kept = mask if m.has("counts_tokens") else None  # inputs_merger is a function of its own
-        inputs_embeds = masked_scatter(inputs_embeds, mask, cast(image_hidden_states, inputs_embeds.dtype))
-        del mask
+        image_hidden_states = cast(image_hidden_states, first_dtype())
+        kept = placeholders("b s") if m.has("counts_tokens") else None
+        inputs_embeds = merged(inputs_embeds, image_hidden_states, kept)
     x = llama.model(m, ids, masked=masks, name=TEXT, inputs_embeds=inputs_embeds)
     del last, features, image_hidden_states, kept
     return x
 
 
-def checked_at_once() -> Tensor:
-    """Where the tokens of tiles are, and whether they are as many as the features: one expression."""
-    mask = made("b s", "bool", "places of tiles")
-    count = made("", "int64", "tokens of tiles")
-    wanted = made("", "int64", "numbers of features that they take")
-    del count
-    equal = made("", "bool", "as many")
-    del wanted
-    every = made("", "bool", "all of them")
-    del every, equal
-    return mask
+def merged(inputs_embeds: Tensor, features: Tensor, mask: Tensor | None) -> Tensor:
+    """inputs_merger, which checks in one expression that there are as many tokens as features, where nobody has."""
+    if mask is None:
+        mask = made("b s", "bool", "places of tiles")
+        features = cast(features, inputs_embeds.dtype)
+        count = made("", "int64", "tokens of tiles")
+        wanted = made("", "int64", "numbers of features that they take")
+        del count
+        equal = made("", "bool", "as many")
+        del wanted
+        every = made("", "bool", "all of them")
+        del every, equal
+    return masked_scatter(inputs_embeds, mask, features)
 
 
 def image_features(m: Structure, pixels: Tensor) -> tuple[Tensor, list[Tensor]]:
     """get_image_features: the tower's last hidden states, and features of each sequence."""
+    pixels = cast(pixels, first_dtype())
     real = real_tiles(m)
     each = made("b", "int64", "tiles of each sequence")
-    seen = made("(b vi) c i i'", m.dtype, "tiles that are no padding")
+    seen = made("(b vi) c i i'", pixels.dtype, "tiles that are no padding")
+    del pixels
     seen_mask = made("(b vi) i i'", "int64", "masks of those tiles")
     counted = made("(b vi) (qt qm) (qt' qm')", "int64", "pixels of each patch")
     mask = made("(b vi) (qt qm) (qt' qm')", "bool", "patches that are no padding")
@@ -99,6 +101,11 @@ def image_features(m: Structure, pixels: Tensor) -> tuple[Tensor, list[Tensor]]:
     features = [reshape(part, "(vi qt qt') h") for part in parts]
     del parts, real, each, seen, seen_mask, mask
     return last, features
+
+
+def first_dtype() -> str:
+    """The dtype of a model is that of its first parameter."""
+    return weight("vision_model.embeddings.patch_embedding.weight").dtype
 
 
 def real_tiles(m: Structure) -> Tensor:

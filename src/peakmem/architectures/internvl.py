@@ -94,12 +94,14 @@ def model(m: Structure, ids: Tensor, pixels: Tensor | None, returned: list[Tenso
 def image_features(m: Structure, pixels: Tensor) -> list[Tensor]:
     """get_image_features: what the tower hands out, and what the projector makes of its last hidden states."""
     with scope("vision_tower"):
+        pixels = cast(pixels, weight("embeddings.cls_token").dtype)
         hidden, last = tower(m.tower("image"), pixels)
     x = piece(last, 1, PATCHES)
     x = shuffled(reshape(x, "(b vi) (qt qm) (qt' qm') hi"))
     x = reshape(x, "(b vi) (qt qt') (qm qm' hi)")
     with scope("multi_modal_projector"):
         x = projector(m, x)
+    del pixels
     return [hidden, last, x]
 
 

@@ -18,7 +18,7 @@ from peakmem.estimate.positions import made, rotate
 from peakmem.estimate.shapes import alias, cat, split_heads, swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
-from peakmem.estimate.weights import convolution, project, rms
+from peakmem.estimate.weights import convolution, project, rms, weight
 
 PATCHES = ("my", "ms", "mx", "ms'")
 
@@ -42,7 +42,8 @@ def block_rows() -> Iterator[Row]:
 
 def tower(m: Structure, pixels: Tensor, count: int) -> Tensor:
     """PixtralVisionModel; m: the structure as this tower sees it; count: of the pictures."""
-    x = convolution(cast(pixels, m.dtype), "patch_conv", "(b vi) hi (my ms) (mx ms')", inputs=True)
+    dtype = weight("patch_conv.weight").dtype
+    x = convolution(cast(pixels, dtype), "patch_conv", "(b vi) hi (my ms) (mx ms')", inputs=True)
     parts = [alias(part) for part in unbound(x, count)]
     x = cat([swap(view(part, (("hi",), PATCHES)), (PATCHES, ("hi",))) for part in parts], "tn hi", "all patches")
     x = view(x, "1 tn hi")

@@ -12,12 +12,12 @@ from peakmem.architectures.definition import Definition, Layers, Row, buffer, em
 from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
 from peakmem.estimate.layout import dims
-from peakmem.estimate.ops import add
+from peakmem.estimate.ops import add, cast
 from peakmem.estimate.positions import rows_of_buffer
 from peakmem.estimate.shapes import split_heads, swap
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
-from peakmem.estimate.weights import convolution, embed, project
+from peakmem.estimate.weights import convolution, embed, project, weight
 
 
 def rows(name: str) -> Definition:
@@ -42,7 +42,9 @@ def block_rows() -> Iterator[Row]:
 def tower(m: Structure, pixels: Tensor) -> Tensor:
     """SiglipVisionModel; m: the structure as this tower sees it."""
     with scope("embeddings"):
-        patches = swap(convolution(pixels, "patch_embedding", "b hi (gi gi')", inputs=True), "b (gi gi') hi")
+        patches = convolution(cast(pixels, weight("patch_embedding.weight").dtype), "patch_embedding",
+                              "b hi (gi gi')", inputs=True)
+        patches = swap(patches, "b (gi gi') hi")
         places = rows_of_buffer("gi").seen_as(dims("1 (gi gi')"))
         hidden = add(patches, embed(places, "position_embedding", inputs=False))
         del patches

@@ -43,7 +43,8 @@ def attend(m: Structure, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, s
         return merged(math(q, k, v, mask, grouped, drop, causal), packed), None
     if kernel in ("efficient", "cudnn"):
         return merged((efficient if kernel == "efficient" else cudnn)(q, k, v), packed), None
-    if m.stored.prepared != "no" and q.dtype == "fp32":  # callers of flash-attn cast to the dtype that was there before
+    if m.stored.prepared != "no" and q.dtype == "fp32" and not m.autocast:
+        # callers of flash-attn cast to the dtype that was there before; autocast does so inside
         q, k, v = cast(q, m.dtype), cast(k, m.dtype), cast(v, m.dtype)
     run = padded_flash if m.has("odd_heads") else flash
     return merged(run(q, k, v, grouped)), None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from peakmem.estimate.inference import see
-from peakmem.estimate.masks import as_numbers
+from peakmem.estimate.masks import as_numbers, window_and_causal
 from peakmem.estimate.positions import made, packed_sequences
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor
@@ -23,16 +25,21 @@ def two_way_masks(m: Structure, dtype: str) -> tuple[Tensor, dict[str, Tensor | 
     return groups, masks
 
 
-def prefix_mask(m: Structure, dtype: str) -> tuple[Tensor, Tensor]:
-    """create_causal_mask of PaliGemmaModel: what comes before the answer is one block, seen both ways."""
+def prefix_masks(m: Structure, dtype: str, kinds: tuple[str, ...]) -> tuple[Tensor, dict[str, Tensor | None]]:
+    """create_causal_mask and create_sliding_window_causal_mask of PaliGemmaModel: what comes before the answer is one
+    block, seen both ways."""
     prefix = made("b s", "bool", "tokens of picture and prompt")
     zero, minus_one = made("", "int64", "zero"), made("", "int64", "minus one")
     groups = made("b s", "int64", "numbers of the blocks")
     del prefix, zero, minus_one
-    packed_sequences()
-    see("full")
-    mask = two_way_mask(windowed=False)
-    return groups, as_numbers(mask, dtype) if m.kernel("full") == "eager" else mask
+    masks: dict[str, Tensor | None] = {}
+    for kind in kinds:
+        packed_sequences()
+        see(kind)
+        mask = two_way_mask(windowed=False, before=window_and_causal if kind == "sliding" else None)
+        masks[kind] = as_numbers(mask, dtype) if m.kernel("full") == "eager" else mask
+        del mask
+    return groups, masks
 
 
 def numbers_of_pictures() -> Tensor:
@@ -52,15 +59,18 @@ def numbers_of_pictures() -> Tensor:
     return groups
 
 
-def two_way_mask(windowed: bool) -> Tensor:
-    """A key is seen that comes before, or belongs to the same picture; both only inside the window, where one is."""
+def two_way_mask(windowed: bool, before: Callable[[], Tensor] | None = None) -> Tensor:
+    """A key is seen that comes before, or belongs to the same picture; both only inside the window, where one is.
+
+    before: makes the mask of the keys before, where it is not plain causal.
+    """
     batch, head = made("b", "int64", "batch numbers"), made("1", "int64", "head numbers")
     rows = made("s", "int64", "query numbers")
     rows = made("s", "int64", "query numbers")
     columns = made("s'", "int64", "key numbers")
     columns = made("s'", "int64", "key numbers")
     one = made("s", "bool", "ones") if windowed else None
-    seen = earlier_or_same_picture(windowed)
+    seen = earlier_or_same_picture(windowed, before)
     if windowed:
         both = made("b 1 s s'", "bool", "seen keys")
         del seen, one
@@ -73,10 +83,10 @@ def two_way_mask(windowed: bool) -> Tensor:
     return seen
 
 
-def earlier_or_same_picture(windowed: bool) -> Tensor:
+def earlier_or_same_picture(windowed: bool, condition: Callable[[], Tensor] | None = None) -> Tensor:
     """or_masks(causal_mask_function, blockwise_overlay(groups))."""
     zero = made("s" if windowed else "", "bool", "zeros")
-    before = made("1 1 s s'", "bool", "keys before")
+    before = made("1 1 s s'", "bool", "keys before") if condition is None else condition()
     earlier = made("1 1 s s'", "bool", "earlier keys")
     del before, zero
     of_query, of_key = made("b s", "int64", "pictures of queries"), made("b s'", "int64", "pictures of keys")

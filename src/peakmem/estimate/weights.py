@@ -170,7 +170,7 @@ def convolution(x: Tensor, name: str, target: Dims | str, inputs: bool = False) 
     with scope(name):
         bias = (autocast(weight("bias")),) if has("bias") else ()
         w = autocast(weight("weight"))
-        x = autocast(x)
+        given, x = x, autocast(x)  # an argument lives until the call returns
         n = Node("convolution", x, w, *bias)
         n.saves(x, f"gradient of {n.scope}")
         n.saves(w, f"gradient of the input of {n.scope}")
@@ -179,6 +179,7 @@ def convolution(x: Tensor, name: str, target: Dims | str, inputs: bool = False) 
         for i in range(2 + len(bias)):
             n.gradient(i)
         out = n.output(out)
+        del given
         return leaf(out) if inputs and current().trains_inputs and not out.needs_grad else out
 
 

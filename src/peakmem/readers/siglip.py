@@ -39,13 +39,14 @@ def siglip_vision(f: Fields) -> Model:
 
 
 def paligemma(f: Fields) -> Sizes:
-    """PaliGemma 1: Gemma's decoder, a token for each patch."""
+    """PaliGemma 1 and 2: the decoder of Gemma 1 or 2, a token for each patch."""
     whole = f.value("text_config") is None
-    inner = text_part(f, "gemma", PALIGEMMA_TEXT if whole else {})
+    kind = "gemma" if whole else part(f, "text_config", {}).value("model_type") or "gemma"
+    if kind not in ("gemma", "gemma2"):
+        raise UnknownName(f"text model in {f.file}:", str(kind), ("gemma", "gemma2"))
+    inner = text_part(f, kind, PALIGEMMA_TEXT if whole else {})
     inner.used |= {"model_type"}
-    if (kind := inner.given.get("model_type", "gemma")) != "gemma":
-        raise UnknownName(f"text model in {f.file}:", str(kind), ("gemma",))
-    text = decoders.gemma(inner)
+    text = (decoders.gemma if kind == "gemma" else decoders.gemma2)(inner)
     if f.count("projection_dim") != text["hidden"]:
         raise Impossible(f"{f.file}: {f.said('projection_dim')} is not the text's hidden_size, {text['hidden']}")
     image = siglip_vision(part(f, "vision_config", PALIGEMMA_VISION if f.value("vision_config") is None

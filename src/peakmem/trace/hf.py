@@ -41,6 +41,7 @@ def build(
     Building on meta and moving once keeps tied parameters tied and costs no memory; random initialisation under
     ``FakeTensorMode`` may loop for ever (``trunc_normal_``). `selective`: operations, written ``aten.mm.default``,
     whose outputs checkpointing keeps instead of running them again. `dropout`: every probability of the configuration.
+    `attention`: sdpa or eager; auto: each part as its own class prefers.
     `stored`: how bitsandbytes packs linear weights: ``scheme``, modules ``kept``, how the rest is ``prepared``.
     """
     import transformers
@@ -59,7 +60,8 @@ def build(
     with torch.device("meta"):
         pictured = task == "causal" and bool(known.get("vision_config"))  # the class that has the tower, too
         auto = getattr(transformers, TASKS["image-text" if pictured else task])
-        model: Any = auto.from_config(settings, dtype=dtype, attn_implementation=attention)
+        wanted = None if attention == "auto" else attention
+        model: Any = auto.from_config(settings, dtype=dtype, attn_implementation=wanted)
         if stored is not None:
             bits.quantise(model, stored["scheme"], dtype, stored["kept"])
             if stored["prepared"] != "no":

@@ -146,13 +146,14 @@ def setting_of(config: Mapping[str, Any], model: Model, setup: Setup) -> dict[st
     convolves = model.image > 0 and not model.feed_forward  # there is no attention, and its class knows no other name
     eager = convolves or setup.attention == "eager" or (
         "eager_only" in model.switches and setup.attention == "auto")
+    own = bool(model.towers)  # whose class may know another name
     setting: dict[str, Any] = {
         "config": dict(config),
         "task": task_of(model, setup),
         "dtype": "fp32" if sharded and setup.precision == "mixed" else dtype,
         "frozen_dtype": dtype if sharded and setup.precision == "mixed" else None,
         "autocast": autocast,
-        "attention": "eager" if eager else "sdpa",
+        "attention": "auto" if eager and own and setup.attention == "auto" else "eager" if eager else "sdpa",
         "kernel": "" if eager or setup.attention == "auto" else setup.attention,
         "checkpointing": setup.checkpoint != "none",
         "selective": _kept(setup),
