@@ -160,7 +160,7 @@ def test_an_emptied_field_is_its_default(page: Any) -> None:
 
 def test_a_measured_number_is_not_negative(page: Any) -> None:
     page.fill("[name=measured-allocated]", "-5")
-    until(page, "document.querySelector('.verdict').textContent.includes('above 0')")
+    until(page, "document.querySelector('.measured').textContent.includes('above 0')")
     assert "%" not in page.inner_text(".verdict")
     page.fill("[name=measured-allocated]", "121")
     until(page, "document.querySelector('.verdict').textContent.includes('above the count')")

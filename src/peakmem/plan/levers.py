@@ -19,8 +19,9 @@ class Lever:
     """One way to lower memory.
 
     shrinks, costs: in words; source: the paper; flag: how it is switched on; change: from the settings of a run to
-    the settings that differ, {} where it is on already or says nothing; alone: it asks for more hardware, or for
-    other training, and is taken together with others only after them.
+    the settings that differ, {} where it is on already or says nothing; undo: from the settings of a run in which it
+    is on to those without it, {} where it is not on; alone: it asks for more hardware, or for other training, and is
+    taken together with others only after them.
     """
 
     name: str
@@ -29,7 +30,16 @@ class Lever:
     source: str
     flag: str
     change: Callable[[Setup], Settings]
+    undo: Callable[[Setup], Settings] = lambda _: {}
     alone: bool = False
+
+
+def _on(name: str, values: tuple[Any, ...], without: Any) -> Callable[[Setup], Settings]:
+    """Of a training run in which a setting has one of the values that the lever is, or that include it."""
+    def undo(setup: Setup) -> Settings:
+        return {name: without} if setup.run == "training" and getattr(setup, name) in values else {}
+
+    return undo
 
 
 def _halve(setup: Setup) -> Settings:
@@ -58,40 +68,51 @@ def _shard(setup: Setup) -> Settings:
 LEVERS: tuple[Lever, ...] = (
     Lever("flash attention", "the sequence × sequence scores", "nothing in practice",
           "Dao et al. 2022, https://arxiv.org/abs/2205.14135",
-          "--attention flash", _when("attention", ("eager", "math"), "flash")),
+          "--attention flash", _when("attention", ("eager", "math"), "flash"),
+          _on("attention", ("auto", "flash", "efficient", "cudnn", "flash-package"), "eager")),
     Lever("fused optimizer", "temporaries of the optimizer's step", "nothing in practice",
           "torch 2.13 optim/adamw.py: fused",
-          "--optimizer-implementation fused", _when("optimizer_implementation", ("auto", "foreach"), "fused")),
+          "--optimizer-implementation fused", _when("optimizer_implementation", ("auto", "foreach"), "fused"),
+          _on("optimizer_implementation", ("fused",), "auto")),
     Lever("chunked loss", "the fp32 logits", "a little speed",
           "torchtune CEWithChunkedOutputLoss",
-          "--loss chunked", _when("loss", ("upcast",), "chunked")),
+          "--loss chunked", _when("loss", ("upcast",), "chunked"),
+          _on("loss", ("chunked", "fused", "pieces"), "upcast")),
     Lever("fused loss", "the logits altogether", "a custom kernel",
           "Hsu et al. 2024, https://arxiv.org/abs/2410.10989",
-          "--loss fused", _when("loss", ("upcast", "chunked"), "fused")),
+          "--loss fused", _when("loss", ("upcast", "chunked"), "fused"),
+          _on("loss", ("fused",), "upcast")),
     Lever("selective checkpointing", "activations: only listed operations keep their output",
           "part of a forward more", "Korthikanti et al. 2022, https://arxiv.org/abs/2205.05198",
-          "--checkpoint selective", _when("checkpoint", ("none",), "selective")),
+          "--checkpoint selective", _when("checkpoint", ("none",), "selective"),
+          _on("checkpoint", ("selective", "full"), "none")),
     Lever("full checkpointing", "activations: one input per layer, and one layer being recomputed",
           "about one more forward", "Chen et al. 2016, https://arxiv.org/abs/1604.06174",
-          "--checkpoint full", _when("checkpoint", ("none", "selective"), "full")),
+          "--checkpoint full", _when("checkpoint", ("none", "selective"), "full"),
+          _on("checkpoint", ("full",), "none")),
     Lever("smaller batch", "activations, in proportion", "more, smaller steps",
           "activations hold one entry per sequence and token",
           "--batch N --accumulation M", _halve),
     Lever("8-bit optimizer states", "each moment, to 1 byte; a master copy stays", "some risk to stability",
           "Dettmers et al. 2022, https://arxiv.org/abs/2110.02861",
-          "--optimizer adamw-8bit", _when("optimizer", ("adam", "adamw"), "adamw-8bit")),
+          "--optimizer adamw-8bit", _when("optimizer", ("adam", "adamw"), "adamw-8bit"),
+          _on("optimizer", ("adamw-8bit",), "adamw")),
     Lever("bf16 optimizer states", "each moment, to 2 bytes; a master copy stays", "some risk to stability",
           "2 bytes instead of 4",
-          "--state-dtype bf16", _when("state_dtype", ("auto", "fp32"), "bf16")),
+          "--state-dtype bf16", _when("state_dtype", ("auto", "fp32"), "bf16"),
+          _on("state_dtype", ("bf16",), "auto")),
     Lever("optimizer offload", "optimizer state, to the host", "transfers, host memory",
           "Ren et al. 2021, https://arxiv.org/abs/2101.06840",
-          "--offload optimizer", _when("offload", ("none",), "optimizer")),
+          "--offload optimizer", _when("offload", ("none",), "optimizer"),
+          _on("offload", ("optimizer", "optimizer+weights"), "none")),
     Lever("offload with weights", "optimizer state and weights, to the host",
           "transfers, host memory", "Ren et al. 2021, https://arxiv.org/abs/2101.06840",
-          "--offload optimizer+weights", _when("offload", ("none", "optimizer"), "optimizer+weights")),
+          "--offload optimizer+weights", _when("offload", ("none", "optimizer"), "optimizer+weights"),
+          _on("offload", ("optimizer+weights",), "none")),
     Lever("LoRA", "gradients and optimizer state, to the adapters", "less capacity to change",
           "Hu et al. 2021, https://arxiv.org/abs/2106.09685",
-          "--lora-rank R", _when("lora_rank", (0,), 16), alone=True),
+          "--lora-rank R", _when("lora_rank", (0,), 16),
+          lambda setup: {"lora_rank": 0} if setup.lora_rank and setup.run == "training" else {}, alone=True),
     Lever("sharding (FSDP)", "weights, gradients and optimizer state, over the GPUs", "traffic, more GPUs",
           "Zhao et al. 2023, https://arxiv.org/abs/2304.11277",
           "--shard fsdp2 --gpus N", _shard, alone=True),

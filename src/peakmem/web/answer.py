@@ -183,43 +183,10 @@ def fit(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def levers(request: Mapping[str, Any]) -> dict[str, Any]:
     """Every lever tried on this run: bytes in tensors before and after, and the fewest that make it fit together."""
-    from peakmem.plan.headroom import headroom
-    from peakmem.plan.levers import LEVERS, try_levers
+    from peakmem.web.levers import levers as tried
 
     only(request, *RUN)
-    model, settings = model_of(request), settings_of(request)
-    seen: dict[frozenset[tuple[str, str]], Ledger] = {}
-
-    def key(changed: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
-        return frozenset((name, str(value)) for name, value in changed.items())
-
-    def measure(changed: Mapping[str, Any]) -> tuple[int, bool]:
-        ledger = estimated(model, changed)
-        seen[key(changed)] = ledger
-        gpu = settings.get("gpu")
-        # What the tensors alone exceed needs no run of the allocator.
-        fits = not gpu or (headroom(ledger, gpu).fits and headroom(estimated(model, changed, True), gpu).fits)
-        return ledger.totals.tensors, fits
-
-    before = measure(settings)[0]
-    tried, together = try_levers(settings, measure)
-    made = []
-    for change in (*tried, *([together] if together else [])):
-        words = change.flags.replace("--", "").split()
-        pairs = {name.replace("-", "_"): value for name, value in zip(words[::2], words[1::2], strict=True)}
-        made.append({**vars(change), "settings": pairs, **shape(seen.get(key({**settings, **pairs})))})
-    return {"before": before, **shape(seen[key(settings)]), "tried": made,
-            "levers": [{"name": row.name, "shrinks": row.shrinks, "costs": row.costs, "source": row.source,
-                        "flag": row.flag} for row in LEVERS]}
-
-
-def shape(ledger: Ledger | None) -> dict[str, Any]:
-    """Of what the peak is made, when it is, the most that each kind comes to, and what lies beside the device."""
-    if ledger is None:
-        return {"by_kind": {}, "moment": "", "largest": {}, "host": 0, "disk": 0}
-    return {"by_kind": dict(ledger.peak.by_kind), "moment": ledger.peak.moment,
-            "host": ledger.totals.host, "disk": ledger.totals.disk,
-            "largest": {kind: one.largest for kind, one in ledger.kinds.items()}}
+    return tried(model_of(request), settings_of(request), estimated)
 
 
 def compare(request: Mapping[str, Any]) -> dict[str, Any]:

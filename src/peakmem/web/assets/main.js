@@ -9,6 +9,7 @@ import "./products.js";
 import "./grid.js";
 import "./calculator.js";
 import "./ledger.js";
+import "./check.js";
 import "./oom.js";
 import { sections } from "./sections.js";
 import { explain } from "./terms.js";

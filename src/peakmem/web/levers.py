@@ -1,0 +1,82 @@
+"""Every lever on one run: what it does where it is not on, what it has done where it is, and why where it does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peakmem.errors import PeakmemError
+from peakmem.ledger import Ledger
+from peakmem.model import Model
+from peakmem.plan.headroom import headroom
+from peakmem.plan.levers import LEVERS, Lever, try_levers
+from peakmem.setup import Setup
+from peakmem.web.told import mistake, one_line
+
+Estimate = Callable[..., Ledger]
+
+
+def levers(model: Model, settings: Mapping[str, Any], estimated: Estimate) -> dict[str, Any]:
+    """`before`, `tried`, and `levers`: each with its `state`, tried | taken | nothing | apart."""
+    seen: dict[frozenset[tuple[str, str]], Ledger] = {}
+
+    def key(changed: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
+        return frozenset((name, str(value)) for name, value in changed.items())
+
+    def measure(changed: Mapping[str, Any]) -> tuple[int, bool]:
+        ledger = estimated(model, changed)
+        seen[key(changed)] = ledger
+        gpu = settings.get("gpu")
+        # What the tensors alone exceed needs no run of the allocator.
+        fits = not gpu or (headroom(ledger, gpu).fits and headroom(estimated(model, changed, True), gpu).fits)
+        return ledger.totals.tensors, fits
+
+    before = measure(settings)[0]
+    tried, together = try_levers(settings, measure)
+    made = []
+    for change in (*tried, *([together] if together else [])):
+        words = change.flags.replace("--", "").split()
+        pairs = {name.replace("-", "_"): value for name, value in zip(words[::2], words[1::2], strict=True)}
+        made.append({**vars(change), "settings": pairs, **shape(seen.get(key({**settings, **pairs})))})
+    setup = Setup.of(**settings)
+    names = {change.lever for change in tried}
+    rows = [{"name": row.name, "shrinks": row.shrinks, "costs": row.costs, "source": row.source, "flag": row.flag,
+             **({"state": "tried"} if row.name in names else idle(model, settings, setup, row, estimated))}
+            for row in LEVERS]
+    return {"before": before, **shape(seen[key(settings)]), "tried": made, "levers": rows}
+
+
+def idle(model: Model, settings: Mapping[str, Any], setup: Setup, lever: Lever, estimated: Estimate) -> dict[str, Any]:
+    """A lever that is not offered: it is on (the ledger without it), is worth nothing (with it), or stands apart."""
+    undone, changed = lever.undo(setup), lever.change(setup)
+    if not undone and not changed:
+        return {"state": "apart", "why": "in training only" if setup.run == "inference" and lever.name != "smaller batch"
+                else "the batch is one sequence" if setup.batch == 1 and lever.name == "smaller batch"
+                else f"nothing for it to change, with {said(lever, setup)}"}
+    try:
+        ledger = estimated(model, {**settings, **(undone or changed)})
+    except PeakmemError as error:
+        return {"state": "taken", "refused": one_line(str(error)), "parts": mistake(error)["parts"]}
+    return {"state": "taken" if undone else "nothing", "bytes": ledger.totals.tensors, **shape(ledger)}
+
+
+def said(lever: Lever, setup: Setup) -> str:
+    """The setting that a lever would change, as it is."""
+    name = lever.flag.split()[0].removeprefix("--").replace("-", "_")
+    return f"{name.replace('_', ' ')} {getattr(setup, name)}"
+
+
+def shape(ledger: Ledger | None) -> dict[str, Any]:
+    """Of what the peak is made, when it is, the most that each kind comes to, and what lies beside the device."""
+    if ledger is None:
+        return {"by_kind": {}, "moment": "", "largest": {}, "host": 0, "disk": 0}
+    return {"by_kind": dict(ledger.peak.by_kind), "moment": ledger.peak.moment,
+            "host": ledger.totals.host, "disk": ledger.totals.disk,
+            "largest": {kind: one.largest for kind, one in ledger.kinds.items()}}
+
+
+def changes(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[list[str], list[str]]:
+    """Kinds that come to less, and to more, at most: those that change most first."""
+    apart = {kind: after.get(kind, 0) - before.get(kind, 0) for kind in {**before, **after}}
+    ranked = sorted((kind for kind in apart if apart[kind]), key=lambda kind: -abs(apart[kind]))
+    return [kind for kind in ranked if apart[kind] < 0], [kind for kind in ranked if apart[kind] > 0]
