@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from peakmem.errors import Impossible
 from peakmem.estimate import program_of
 from peakmem.estimate.interpret import interpret
 from peakmem.estimate.node import Node
@@ -123,6 +124,49 @@ GRID = [
             {**PACKED, "precision": "amp-bf16", "sequence": 15, "weights": "fp4", "kbit_prepare": "trl"},
         ),
         (
+            "raised biases of packed layers are cast back in the first forward",
+            first("starcoder2"),
+            {**PACKED, "precision": "fp16", "sequence": 21, "batch": 2, "weights": "nf4-double", "kbit_prepare": "yes",
+             "step": "first", "accumulation": 2},
+        ),
+        (
+            "a head's bias beside the weight of an embedding that TRL has cast before",
+            first("phi") | {"tie_word_embeddings": True},
+            {**PACKED, "precision": "amp-bf16", "sequence": 18, "weights": "nf4", "kbit_prepare": "trl"},
+        ),
+        (
+            "a head's bias that TRL casts back with its weight",
+            first("phi") | {"tie_word_embeddings": False},
+            {**PACKED, "precision": "amp-bf16", "sequence": 18, "weights": "nf4", "kbit_prepare": "trl"},
+        ),
+        (
+            "pictures follow a raised convolution",
+            first("dinov2"),
+            {**PACKED, "precision": "amp-fp16", "batch": 3, "weights": "fp4", "kbit_prepare": "yes"},
+        ),
+        (
+            "queries of a raised model, cast for the kernel alone",
+            LLAMA,
+            {"lora_rank": 4, "precision": "amp-bf16", "sequence": 20, "batch": 2, "weights": "nf4",
+             "kbit_prepare": "yes"},
+        ),
+        (
+            "cuDNN without a gradient makes no logsumexp",
+            LLAMA | {"num_hidden_layers": 2},
+            {"lora_rank": 4, "lora_targets": ("o_proj",), "precision": "bf16", "sequence": 45, "batch": 3,
+             "attention": "cudnn", "gpu": "H100"},
+        ),
+        (
+            "channels first: the gradient of a packed product is copied for bmm",
+            first("convnext"),
+            {**PACKED, "precision": "bf16", "batch": 3, "weights": "nf4-double", "loss": "sum"},
+        ),
+        (
+            "masks in the order of a set of words",
+            LLAMA4 | {"num_hidden_layers": 4, "attention_chunk_size": 16},
+            {"precision": "bf16", "sequence": 50, "batch": 2},
+        ),
+        (
             "states of a bias without a gradient",
             first("roberta") | {"tie_word_embeddings": False},
             {"precision": "bf16", "sequence": 14, "optimizer": "adagrad", "step": "first"},
@@ -201,6 +245,18 @@ def worker() -> Iterator[Worker]:
 @pytest.mark.parametrize("point", [pytest.param(point, id=point.name) for point in (*FIRST.values(), *GRID)])
 def test_a_point_agrees(worker: Worker, point: agreement.Point) -> None:
     assert agreement.compared(worker, point) == (0, "")
+
+
+def test_a_second_run_that_casts_more_is_refused_by_both(worker: Worker) -> None:
+    """autocast's copy of the zeros that T5's cross-attention adds: made once in forward, in each layer's second run."""
+    settings = {**PACKED, "attention": "auto", "precision": "amp-fp16", "sequence": 12, "target": 7, "weights": "nf4", "kbit_prepare": "yes",
+                "checkpoint": "selective", "checkpoint_save": ("mm",)}
+    alone, shared = (agreement.Point("", T5 | {"num_layers": 1, "num_decoder_layers": n}, settings) for n in (1, 3))
+    assert agreement.compared(worker, alone) == (0, "")
+    with pytest.raises(Impossible, match="selective"):
+        shared.estimate()
+    with pytest.raises(RuntimeError, match="_to_copy"):
+        worker.call(agreement.traced, shared.setting())
 
 
 def test_all_levers_are_in_the_grid() -> None:

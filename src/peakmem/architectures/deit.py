@@ -10,6 +10,7 @@ from peakmem.architectures.definition import Definition, Layers, Row, layer_norm
 from peakmem.architectures.picture_classifier import GENERATES, INPUTS, LOSSES
 from peakmem.estimate import weights
 from peakmem.estimate.ops import add, dropout
+from peakmem.estimate.picture_tokens import like_weight
 from peakmem.estimate.shapes import cat, expand, select
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
@@ -36,6 +37,7 @@ def forward(m: Structure, pixel_values: Tensor, labels: Tensor | None = None) ->
 
 def model(m: Structure, pixels: Tensor) -> Tensor:
     with scope("deit"):
+        pixels = like_weight(pixels, "embeddings.patch_embeddings.projection.weight")
         embedded = embeddings(m, pixels)
         x = embedded
         for _ in m.layers("layers"):

@@ -14,7 +14,7 @@ from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
 from peakmem.estimate.layout import dims
 from peakmem.estimate.ops import activation, add, cast, mul, total_over
-from peakmem.estimate.picture_tokens import outside_layers
+from peakmem.estimate.picture_tokens import like_weight, outside_layers
 from peakmem.estimate.positions import made, rotate
 from peakmem.estimate.shapes import cat, index, split, swap, view
 from peakmem.estimate.slices import unbind
@@ -158,6 +158,7 @@ def patch_embed(pixels: Tensor, older: bool = True) -> Tensor:
     """Conv3d on one patch of two frames after the other; what the older towers call their input embeddings."""
     with scope("patch_embed"):
         x = view(pixels, "(nt pm) c pt p p'")
+        x = like_weight(x, "proj.weight")
         x = view(convolution(x, "proj", "(nt pm) hi 1 1 1"), "(nt pm) hi")
         return leaf(x) if older and current().trains_inputs and not x.needs_grad else x
 

@@ -10,6 +10,7 @@ from peakmem.architectures.picture_classifier import GENERATES, INPUTS, LOSSES
 from peakmem.estimate import weights
 from peakmem.estimate.attention import attend
 from peakmem.estimate.ops import activation, add, dropout
+from peakmem.estimate.picture_tokens import like_weight
 from peakmem.estimate.shapes import cat, expand, select, split_heads, swap
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
@@ -64,6 +65,7 @@ def classified(m: Structure, labels: Tensor | None, run: Callable[[], Tensor],
 
 def model(m: Structure, pixels: Tensor) -> Tensor:
     with scope("vit"):
+        pixels = like_weight(pixels, "embeddings.patch_embeddings.projection.weight")
         embedded = embeddings(m, pixels)
         x = embedded
         for _ in m.layers("layers"):
@@ -85,6 +87,7 @@ def embeddings(m: Structure, pixels: Tensor) -> Tensor:
 def patches(pixels: Tensor) -> Tensor:
     """A convolution whose stride is its kernel; the N patches then come before the channels."""
     with scope("patch_embeddings"):
+        pixels = like_weight(pixels, "projection.weight")
         return swap(convolution(pixels, "projection", "b h N"), "b N h")
 
 

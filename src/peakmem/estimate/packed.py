@@ -20,6 +20,7 @@ from peakmem.estimate.layout import Dims, flat, renamed, size_key, viewable
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, cast
 from peakmem.estimate.outputs import keep_in_graph
+from peakmem.estimate.scratch import dense_for_product
 from peakmem.estimate.shapes import clone
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Tape, Tensor, current
@@ -77,7 +78,7 @@ def over(letters: tuple[str, ...], by: int) -> str:
     return f"{'*'.join(factors)}/{by}"
 
 
-def packed_product(x: Tensor, w: Packed, out: tuple[str, ...]) -> Tensor:
+def packed_product(x: Tensor, w: Packed, out: tuple[str, ...], bias: Tensor | None = None) -> Tensor:
     """x·wᵀ. A bias is added inside the kernel. bitsandbytes' 4-bit layer computes in a dtype of its own."""
     if w.scheme == "int8":
         return product_8bit(x, w, out)
@@ -85,9 +86,20 @@ def packed_product(x: Tensor, w: Packed, out: tuple[str, ...]) -> Tensor:
         return product_fused(x, w, out)
     given = x
     x = cast(x, w.dtype, f"input in {w.dtype}")
+    lower(bias, w)
     y = product_4bit(x, w, out)
     y = cast(y, given.dtype, f"output in {given.dtype}")
     return y
+
+
+def lower(bias: Tensor | None, w: Packed) -> None:
+    """`bias.data = bias.data.to(x.dtype)`: a raised bias has the product's dtype from its first forward on."""
+    if not isinstance(bias, Parameter) or bias.dtype == w.dtype:
+        return
+    tape = current()
+    kind, tape.kind = tape.kind, "weights"
+    bias.storage, bias.dtype = tape.new(bias.dims, w.dtype, None, bias.full_name).storage, w.dtype
+    tape.kind = kind
 
 
 def cloned(result: Tensor, w: Packed) -> Tensor:
@@ -127,18 +139,26 @@ def product_4bit(x: Tensor, w: Packed, out: tuple[str, ...]) -> Tensor:
     y = n.makes((*rows, out), dtype)
     del many
     n.flops(2, (*flat(y.dims), *dims[-1]))
-    if n.active:  # its gradient is multiplied as it lies: torch.matmul by a matrix that wants none is mm, or bmm
+    if n.active:
         if tape.keeps_packed_inputs:
             keep_in_graph(x, f"bitsandbytes keeps the input of {scope}, though no gradient needs it")
-        n.formula = lambda tape, grads: [back(tape, dims, dtype, scope, lambda: dequantised(tape, w, scope))]
+        n.formula = lambda tape, grads: [back(tape, dims, dtype, scope, lambda: dequantised(tape, w, scope), grads[0])]
     return n.output(y)
 
 
-def back(tape: Tape, shape: Dims, dtype: str, scope: str, matrix: Callable[[], Tensor]) -> Tensor:
-    """grad_output · the dequantised matrix, which goes when the product is there."""
+def back(tape: Tape, shape: Dims, dtype: str, scope: str, matrix: Callable[[], Tensor], given: Tensor) -> Tensor:
+    """grad_output · the dequantised matrix, which goes when the product is there.
+
+    torch.matmul multiplies it as it lies by a matrix that wants no gradient: in mm, or in bmm over all but its last
+    rows, which is a copy where those cannot be seen as one dimension (LinearAlgebra.cpp, should_fold and _matmul_impl).
+    """
     whole = matrix()
+    rows = flat(given.dims[:-2]), *given.dims[-2:]
+    seen = viewable(given.memory, rows, tape.ones)
+    dense = given if seen else tape.new(given.dims, given.dtype, None, f"{scope}/gradient, copied")
+    scratch = dense_for_product(tape, "mm", dense, scope)
     made = tape.new(shape, dtype, None, f"{scope}/input gradient")
-    del whole
+    del whole, dense, scratch
     return made
 
 
@@ -204,7 +224,7 @@ def product_8bit(x: Tensor, w: Packed, out: tuple[str, ...]) -> Tensor:
         tape.new(w.dims[:1], "fp32", None, f"{scope}/row scales over 127")
         return made
 
-    n.formula = lambda tape, grads: [back(tape, dims, dtype, scope, matrix)]
+    n.formula = lambda tape, grads: [back(tape, dims, dtype, scope, matrix, grads[0])]
     return n.output(y)
 
 

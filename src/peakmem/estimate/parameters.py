@@ -87,11 +87,12 @@ def add(tape: Tape, layer: str, p: Parameter, row: Row) -> None:
 def dtype_of(m: Structure, row: Row) -> str:
     """The module's dtype; fp32 where kbit preparation has raised what is not packed.
 
-    bitsandbytes casts the biases of packed layers back to the input's dtype.
+    bitsandbytes casts the biases of packed layers back in the first forward: packed.py, lower.
     """
+    if m.stored.prepared == "no" or m.stored.prepared == "trl" and lowered_by_trl(m, row):
+        return m.dtype
     layer = row._replace(name=f"{row.name.rpartition('.')[0]}.weight")
-    lowered = m.stored.prepared == "trl" and lowered_by_trl(m, row.name)
-    return "fp32" if m.stored.prepared != "no" and not lowered and not is_packed(m, layer) else m.dtype
+    return m.dtype if is_packed(m, layer) and m.step != "first" else "fp32"
 
 
 def kind_of(row: Row) -> str:
@@ -207,13 +208,23 @@ def targets_of(architecture: str, words: tuple[str, ...]) -> tuple[str, ...]:
                                for part in (DEFAULT_TARGETS[architecture] if word == "default" else (word,))))
 
 
-def lowered_by_trl(m: Structure, name: str) -> bool:
+LOWERED = ("lm_head", "embed_tokens", "wte", "wpe")
+
+
+def lowered_by_trl(m: Structure, row: Row) -> bool:
     """Whether peft_module_casting_to_bf16 of TRL 0.19 (trainer/utils.py) finds this parameter in a module it casts.
 
-    It goes by the names of modules: those that share a weight with `embed_tokens` or `lm_head` are cast with them.
+    It goes by the names of modules: those that share a weight with `embed_tokens` or `lm_head` are cast with them. A
+    module is cast where its weight is still fp32: a head's bias stays as it is beside the weight of an embedding cast
+    before, and so does that of RoBERTa's head, a module without a weight, unless its decoder has it, too.
     """
-    if "norm" in name:
+    if "norm" in row.name:
         return False
+    if row.name == "lm_head.bias":
+        from peakmem.architectures import code_of
+
+        tables = (r.name for r in all_rows(m, code_of(m.architecture, m.implementation)) if r.module == "embedding")
+        cast_before = m.has("tied") and any(word in name for name in tables for word in LOWERED)
+        return not cast_before and (row.module in LINEAR or m.has("tied"))
     shared = "shared.weight", *(("word_embeddings.weight",) if m.has("tied") and m.architecture != "bert" else ())
-    alone = name == "lm_head.bias" and not m.has("tied")  # of RoBERTa's head, a module without a weight of its own
-    return not alone and any(word in name for word in ("lm_head", "embed_tokens", "wte", "wpe", *shared))
+    return any(word in row.name for word in (*LOWERED, *shared))

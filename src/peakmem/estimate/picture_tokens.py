@@ -12,6 +12,12 @@ from peakmem.estimate.positions import made
 from peakmem.estimate.shapes import clone, split
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current
+from peakmem.estimate.weights import known
+
+
+def like_weight(x: Tensor, name: str) -> Tensor:
+    """`x.to(weight.dtype)`: pictures come in the run's dtype, kbit preparation raises what reads them."""
+    return cast(x, known(name).dtype, "input in the weight's dtype")
 
 
 def image_outputs(m: Structure) -> list[Tensor]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 from weakref import ref
 
+from peakmem.errors import Impossible
 from peakmem.estimate.layout import Dims, Memory
 from peakmem.estimate.node import Node
 from peakmem.estimate.tape import Tape, Tensor, current
@@ -50,15 +51,24 @@ class Promise:
 class Kept:
     """Results of chosen operations that the first run keeps for the second: one run's view of them.
 
-    Source: torch/utils/checkpoint.py, create_selective_checkpoint_contexts: by operation and number of the call.
+    Source: torch/utils/checkpoint.py, create_selective_checkpoint_contexts: by operation and number of the call. It
+    refuses a second run that calls an operation more often than the first.
     """
 
-    def __init__(self, store: dict[tuple[str, int], list[Tensor]], save: tuple[str, ...], first: bool) -> None:
-        self.store, self.save, self.first = store, save, first
+    def __init__(self, store: dict[tuple[str, int], list[Tensor]], save: tuple[str, ...],
+                 before: dict[str, int] | None = None) -> None:
+        self.store, self.save, self.before = store, save, before
         self.calls: dict[str, int] = {}
+
+    @property
+    def first(self) -> bool:
+        return self.before is None
 
     def call(self, op: str) -> int:
         self.calls[op] = number = self.calls.get(op, -1) + 1
+        if self.before is not None and number > self.before.get(op, -1):
+            raise Impossible("--checkpoint selective: PyTorch fails here, in backward: autocast copies a tensor that "
+                             "layers share in each second run, but once in forward; give --checkpoint full")
         return number
 
     def result(self, node: Node, dims: Dims, dtype: str, memory: Memory | None, name: str) -> Tensor:
@@ -89,6 +99,7 @@ class Frame:
         tape = current()
         self.body, self.inputs, self.stops_early, self.save = body, inputs, stops_early, save
         self.store: dict[tuple[str, int], list[Tensor]] = {}
+        self.keeper = Kept(self.store, save) if save else None
         self.promised: list[ref[Promise]] = []
         self.collected = 0
         self.output: Tensor | None = None  # of a second run that went to its end
@@ -118,7 +129,7 @@ class Frame:
         self.collected = 0
         tape.scope, tape.layer, tape.autocast = self.scope, self.layer, self.autocast
         tape.pack, tape.kind, tape.casts = self.collect, "activations", {}
-        tape.keeper = Kept(self.store, self.save, first=False) if self.save else None
+        tape.keeper = Kept(self.store, self.save, self.keeper.calls) if self.keeper else None
         try:
             output = self.body(*self.inputs)
             self.output = output.detached()  # CheckpointFunction.backward holds it until the layer's backward returns
@@ -138,7 +149,7 @@ def checkpointed(tape: Tape, body: Callable[..., Tensor], inputs: tuple[Any, ...
         hidden.storage.record.saved = True
         hidden.storage.record.why.append(f"{tape.scope} is computed again from it")
     outer, tape.pack = tape.pack, frame.promise
-    keeper, tape.keeper = tape.keeper, Kept(frame.store, save, first=True) if save else None
+    keeper, tape.keeper = tape.keeper, frame.keeper
     y = body(*inputs)
     tape.pack, tape.keeper = outer, keeper
     return y

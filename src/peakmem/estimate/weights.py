@@ -30,11 +30,16 @@ from peakmem.estimate.tape import Parameter, Tensor, current, scope
 
 def weight(name: str) -> Parameter:
     """The parameter of this name in the current part of the model."""
-    tape = current()
-    found = tape.parameters[(tape.borrowed or tape.layer) + (f"{tape.scope}.{name}" if tape.scope else name)]
+    tape, found = current(), known(name)
     if tape.fetch is not None:
         tape.fetch(found)
     return found
+
+
+def known(name: str) -> Parameter:
+    """The same, asked for what it is, not read."""
+    tape = current()
+    return tape.parameters[(tape.borrowed or tape.layer) + (f"{tape.scope}.{name}" if tape.scope else name)]
 
 
 def has(name: str) -> bool:
@@ -78,7 +83,7 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
     (mm_mat1_backward).
     """
     if isinstance(w, Packed):
-        return packed_product(x, w, w.dims[1] if transposed else w.dims[0])
+        return packed_product(x, w, w.dims[1] if transposed else w.dims[0], bias)
     given = x, w  # what a caller hands over lives until the call is over; autocast is one, too
     if transposed:  # autocast takes the arguments from right to left: addmm(bias, x, weight), linear(x, weight, bias)
         w = autocast(w)

@@ -32,6 +32,25 @@ class AttentionOnGPU:
         self.gpu, self.math_kernel, self.only = gpu, math_kernel, only
         self.calls: Counter[str] = Counter()
         self.adds_in_place = False
+        self._casts: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def leave_autocast(self) -> None:
+        """Let autocast's cached copies go, as ``torch.clear_autocast_cache`` does."""
+        self._casts.clear()
+
+    def _cast(self, tensor: Tensor) -> Tensor:
+        """Return what autocast makes of an argument; copies of fp32 leaves that want a gradient are cached, such as
+        T5's position bias of zeros where layers are checkpointed (autocast_mode.cpp, cached_cast)."""
+        dtype = torch.get_autocast_dtype("cuda")
+        if tensor.dtype == dtype:
+            return tensor
+        if id(tensor) in self._casts:
+            return self._casts[id(tensor)][1]
+        copy: Tensor = torch.ops.aten._to_copy(tensor, dtype=dtype)
+        leaf = tensor.is_leaf and tensor.requires_grad and not tensor._is_view()
+        if leaf and tensor.dtype == torch.float32 and torch.is_autocast_cache_enabled():
+            self._casts[id(tensor)] = tensor, copy
+        return copy
 
     def __call__(
         self,
@@ -47,12 +66,9 @@ class AttentionOnGPU:
         training = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
         if torch.is_autocast_enabled("cuda"):
             # The operator is on autocast's low-precision list; called by its parts it would not be.
-            dtype = torch.get_autocast_dtype("cuda")
-            query, key, value = (
-                torch.ops.aten._to_copy(t, dtype=dtype) if t.dtype != dtype else t for t in (query, key, value)
-            )
+            query, key, value = map(self._cast, (query, key, value))
             if attn_mask is not None and attn_mask.is_floating_point():
-                attn_mask = attn_mask.to(dtype)
+                attn_mask = self._cast(attn_mask)
         call = Attention(
             dtype=str(query.dtype).removeprefix("torch."),
             head=query.shape[-1],

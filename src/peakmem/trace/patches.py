@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -61,6 +61,7 @@ def gpu_answers(gpu: GPU | None, attention: str = "") -> Iterator[AttentionOnGPU
 
         if gpu is not None:
             patch(functional, "scaled_dot_product_attention", sdpa)
+            patch(torch, "clear_autocast_cache", _both(torch.clear_autocast_cache, sdpa.leave_autocast))
             patch(functional, "linear", _linear(functional.linear, sdpa))
             patch(torch.cuda, "get_device_capability", lambda device=None: gpu.capability)
             patch(torch.cuda, "get_device_properties", lambda device=None: properties)
@@ -78,6 +79,14 @@ def gpu_answers(gpu: GPU | None, attention: str = "") -> Iterator[AttentionOnGPU
         patch(clip_grad, "_has_foreach_support", _has_foreach_support)
         stack.enter_context(not_tracing())
         yield sdpa
+
+
+def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+    def call() -> None:
+        first()
+        second()
+
+    return call
 
 
 def _linear(original: Any, answers: AttentionOnGPU) -> Any:

@@ -46,7 +46,7 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self._here, there = context.Pipe()
         self._process = context.Process(target=_serve, args=(there,), daemon=True)
-        with _uninterrupted():
+        with _uninterrupted(), _sets_in_one_order():
             self._process.start()
         there.close()
         return self
@@ -134,6 +134,21 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _sets_in_one_order() -> Iterator[None]:
+    """Let words have the same hashes in every process that is started, unless the caller says otherwise.
+
+    Some models of transformers make their masks in the order of a set of words, which differs from run to run.
+    """
+    given = os.environ.get("PYTHONHASHSEED")
+    os.environ["PYTHONHASHSEED"] = given or "0"
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ["PYTHONHASHSEED"]
 
 
 def report(text: str) -> None:

@@ -62,7 +62,10 @@ _CONTIGUOUS = frozenset(
 # Views of contiguous tensors have the strides of contiguous ones, along dimensions of size one, too (TensorUtils.cpp,
 # computeStride); fake ones keep what stood there, and matmul looks at it (LinearAlgebra.cpp, should_fold).
 _VIEWS = frozenset({_aten.view.default, _aten._unsafe_view.default})
-LAID_OTHERWISE = _AS_THE_GRADIENT | _CONTIGUOUS | _VIEWS
+# Its fake kernel always makes the logsumexp; the real one does where a gradient is wanted (cudnn/MHA.cpp,
+# run_cudnn_SDP_fprop, return_softmaxstats).
+_CUDNN = _aten._scaled_dot_product_cudnn_attention.default
+LAID_OTHERWISE = _AS_THE_GRADIENT | _CONTIGUOUS | _VIEWS | {_CUDNN}
 """The operations whose results `laid_as_by_kernel` may lay otherwise."""
 
 # Updates that allocate nothing and have no fake kernel (FusedSgdKernel.cu, FusedAdagradKernel.cu).
@@ -126,6 +129,9 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 def laid_as_by_kernel(func: Any, result: Any, args: tuple[Any, ...]) -> Any:
     """Return what an operation of `LAID_OTHERWISE` gave, its elements in the order in which the kernel writes them."""
+    if func is _CUDNN:
+        out, logsumexp, *rest = result
+        return result if args[4] else (out, logsumexp.new_empty(0), *rest)
     if func in _VIEWS and not (1 in result.shape and args[0].is_contiguous()):
         return result
     if isinstance(result, tuple):
