@@ -249,8 +249,8 @@ def test_a_point_agrees(worker: Worker, point: agreement.Point) -> None:
 
 def test_a_second_run_that_casts_more_is_refused_by_both(worker: Worker) -> None:
     """autocast's copy of the zeros that T5's cross-attention adds: made once in forward, in each layer's second run."""
-    settings = {**PACKED, "attention": "auto", "precision": "amp-fp16", "sequence": 12, "target": 7, "weights": "nf4", "kbit_prepare": "yes",
-                "checkpoint": "selective", "checkpoint_save": ("mm",)}
+    settings = {**PACKED, "attention": "auto", "precision": "amp-fp16", "sequence": 12, "target": 7, "weights": "nf4",
+                "kbit_prepare": "yes", "checkpoint": "selective", "checkpoint_save": ("mm",)}
     alone, shared = (agreement.Point("", T5 | {"num_layers": 1, "num_decoder_layers": n}, settings) for n in (1, 3))
     assert agreement.compared(worker, alone) == (0, "")
     with pytest.raises(Impossible, match="selective"):
