@@ -110,8 +110,8 @@ class Quantity:
 
 
 def gib(size: float, digits: int = 2) -> str:
-    """Bytes as GiB (2^30) with the unit, the way every view prints them; small ones as MiB or KiB."""
-    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+    """Bytes as GiB (2^30) with the unit, the way every view prints them; small ones as MiB or KiB, large as TiB."""
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
         if abs(size) >= 2**power:
             return f"{size / 2**power:,.{digits}f} {unit}"
     return f"{size:,.0f} B"

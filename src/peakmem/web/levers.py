@@ -1,4 +1,4 @@
-"""Every lever on one run: what it does where it is not on, what it has done where it is, and why where it does nothing."""
+"""Every lever on one run: what it does where it is off, what it has done where it is on, why where it does nothing."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def idle(model: Model, settings: Mapping[str, Any], setup: Setup, lever: Lever, 
     """A lever that is not offered: it is on (the ledger without it), is worth nothing (with it), or stands apart."""
     undone, changed = lever.undo(setup), lever.change(setup)
     if not undone and not changed:
-        return {"state": "apart", "why": "in training only" if setup.run == "inference" and lever.name != "smaller batch"
-                else "the batch is one sequence" if setup.batch == 1 and lever.name == "smaller batch"
-                else f"nothing for it to change, with {said(lever, setup)}"}
+        why = ("the batch is one sequence" if lever.name == "smaller batch" else "in training only"
+               if setup.run == "inference" else f"nothing for it to change, with {said(lever, setup)}")
+        return {"state": "apart", "why": why}
     try:
         ledger = estimated(model, {**settings, **(undone or changed)})
     except PeakmemError as error:

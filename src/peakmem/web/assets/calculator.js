@@ -46,7 +46,7 @@ export class Calculator extends HTMLElement {
         this.sticky = h("div", { class: "sticky" }, this.headline, this.about, this.fits, this.beside, this.error, old(),
           h("div", { class: "row tools views" }, this.views), h("div", { class: "stage" }, this.picture, this.moments, this.time, this.numbers), this.legend,
           this.key = h("p", { class: "small marks" }),
-          h("div", { class: "row tools take" }, this.pinner, tools(() => this.shown())), this.detail))),
+          h("div", { class: "row tools take" }, this.pinner, tools(() => this.shown(), () => this.view)), this.detail))),
       this.pinned, h("div", {}, old(), this.largest));
     // Higher than the window: it stops where its lower end is seen, so that nothing in it stays out of reach.
     const stop = () => { this.sticky.style.top = `${Math.min(above(), innerHeight - this.sticky.offsetHeight)}px`; };
@@ -227,6 +227,7 @@ export class Calculator extends HTMLElement {
     this.numbers.hidden = name !== "table";
     fit(this.numbers);
     this.marks();
+    tellAll("view");
     this.retime();
   }
   async retime(channel = "timeline") {

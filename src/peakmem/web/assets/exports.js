@@ -5,10 +5,17 @@ import { address, current, missed, on, setting, state } from "./store.js";
 const quoted = (text) => (/^[\w.,+:/=*-]+$/.test(text) ? text : `'${String(text).replaceAll("'", "'\\''")}'`);
 const flag = (name) => `--${name.replaceAll("_", "-")}`;
 
-export function command() {
-  const given = { ...state.sizes, ...state.settings };
-  const parts = Object.entries(given).map(([name, value]) => `${flag(name)} ${quoted(value === true ? "yes" : value === false ? "no" : String(value))}`);
-  return ["peakmem estimate", state.config ? "config.json" : quoted(state.model), ...parts].join(" ");
+/** A model and its settings as the command line takes them. A file is called as it was, where that is a file's name. */
+function run({ model, config, sizes, settings }) {
+  const parts = Object.entries({ ...sizes, ...settings }).map(([name, value]) => `${flag(name)} ${quoted(value === true ? "yes" : value === false ? "no" : String(value))}`);
+  const file = /\.json$/.test(model) ? model.replace(/^-/, "./-") : "config.json";
+  return [quoted(config ? file : model), ...parts].join(" ");
+}
+
+/** The command that shows what is looked at: over time, and beside what is pinned. */
+export function command(view = "bars") {
+  const shown = `peakmem estimate ${run(state)}${view === "time" ? " --timeline" : ""}`;
+  return state.pinned ? `${shown}\npeakmem compare ${quoted(run(state.pinned.request))} ${quoted(run(state))}` : shown;
 }
 
 /** What the answer is an answer to: the settings that everybody asks for, and all that were changed. */
@@ -18,13 +25,14 @@ export function stated() {
   return given.map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ");
 }
 
-export function python() {
+export function python(view = "bars") {
+  const print = view === "time" ? "print(ledger)\nfor moment, by_kind in ledger.timeline:\n    print(moment, sum(by_kind.values()), by_kind)" : "print(ledger)";
   const written = (value) => (typeof value === "boolean" ? (value ? "True" : "False") : /^-?\d+(\.\d+)?$/.test(String(value)) ? String(value) : JSON.stringify(String(value)));
   const list = (given) => Object.entries(given).map(([name, value]) => `, ${name}=${written(value)}`).join("");
   const model = state.config ? '"config.json"' : JSON.stringify(state.model);
-  if (!Object.keys(state.sizes).length && (state.config || state.model !== "custom")) return `import peakmem\n\nledger = peakmem.estimate(${model}${list(state.settings)})\nprint(ledger)`;
+  if (!Object.keys(state.sizes).length && (state.config || state.model !== "custom")) return `import peakmem\n\nledger = peakmem.estimate(${model}${list(state.settings)})\n${print}`;
   const base = state.config ? "Model.read(\"config.json\")" : state.model === "custom" ? "custom()" : `find_model(${model})`;
-  return `import peakmem\nfrom peakmem.tables.models import custom, find_model\nfrom peakmem.tables.resize import resize\n\nmodel = resize(${base.replace("Model", "peakmem.Model")}${list(state.sizes)})\nledger = peakmem.estimate(model${list(state.settings)})\nprint(ledger)`;
+  return `import peakmem\nfrom peakmem.tables.models import custom, find_model\nfrom peakmem.tables.resize import resize\n\nmodel = resize(${base.replace("Model", "peakmem.Model")}${list(state.sizes)})\nledger = peakmem.estimate(model${list(state.settings)})\n${print}`;
 }
 
 /** The moments as a table. */
@@ -141,16 +149,16 @@ function whileCurrent(button) {
 }
 
 /** shown: the picture that is looked at, its table where that is not the moments', and what its files are called. */
-export function tools(what) {
+export function tools(what, view) {
   const shown = h("pre", { class: "copied", hidden: true, tabindex: 0 });
-  on("change", () => { shown.hidden = true; }); // it would say what was
+  for (const name of ["change", "view", "pin"]) on(name, () => { shown.hidden = true; }); // it would say what was
   const button = (text, act) => h("button", { type: "button", onclick: act }, text);
   const taking = (text, made, type) => whileCurrent(button(text, async () => {
     const { picture, table = moments(), name = "" } = await what();
     save(await made(picture, table), type, `peakmem${name}.${text.toLowerCase()}`);
   }));
   return [
-    h("span", { class: "quiet" }, "Copy"), button("command line", () => copy(command(), "Command line", shown)), button("Python", () => copy(python(), "Python", shown)), button("link", () => copyLink(shown)),
+    h("span", { class: "quiet" }, "Copy"), button("command line", () => copy(command(view()), "Command line", shown)), button("Python", () => copy(python(view()), "Python", shown)), button("link", () => copyLink(shown)),
     h("span", { class: "quiet" }, "Save"), taking("PNG", png, "image/png"), taking("SVG", (picture) => standalone(picture).text, "image/svg+xml"), taking("CSV", (_, table) => table.map((line) => `${line.join(",")}\n`).join(""), "text/csv"),
     shown,
   ];

@@ -7,9 +7,9 @@ export function fixed(number, digits) {
   return formats.get(digits).format(number);
 }
 
-/** Bytes as GiB (2^30), small ones as MiB or KiB. */
+/** Bytes as GiB (2^30), small ones as MiB or KiB, large as TiB: as quantity.py writes them. */
 export function gib(size, digits = 2) {
-  for (const [power, unit] of [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]) {
+  for (const [power, unit] of [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]) {
     if (Math.abs(size) >= power) {
       return `${fixed(size / power, digits)} ${unit}`;
     }
