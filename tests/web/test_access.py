@@ -107,3 +107,21 @@ def test_our_scripts_are_small() -> None:
 def test_files_are_short() -> None:
     for path in (ROOT / "src/peakmem/web/assets").iterdir():
         assert len(path.read_text().splitlines()) <= 300, path.name
+
+
+def test_axe_of_what_opens(opened: Any, address: str) -> None:
+    """The list of models, untouched and searched; an explained word; an out-of-memory message."""
+    if not AXE.exists():
+        pytest.skip("axe-core is not there: npm ci")
+    page = opened(address + START)
+    page.evaluate(AXE.read_text())
+    opens = {"models": lambda: page.click("form.form [name=model]"),
+             "found": lambda: page.fill("form.form [name=model]", "qwen"),
+             "back": lambda: page.keyboard.press("Escape"),
+             "word": lambda: page.locator("button.term").first.click(),
+             "message": lambda: page.get_by_role("button", name="Show an example").click()}
+    for name, act in opens.items():
+        act()
+        page.wait_for_timeout(400)
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        assert [(one["id"], [node["target"] for node in one["nodes"]][:3]) for one in found["violations"]] == [], name

@@ -49,7 +49,7 @@ export class ModelBox {
     this.active = -1;
     this.input = h("input", { type: "text", name: "model", role: "combobox", autocomplete: "off", spellcheck: "false", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": "models", placeholder: "a name, or part of one",
       oninput: () => this.open(this.input.value), onchange: () => this.leave(), onkeydown: (event) => this.key(event), onclick: () => this.toggle(), onblur: () => this.leave(), onfocus: () => this.input.select() });
-    this.list = h("ul", { id: "models", role: "listbox", "aria-label": "Models", hidden: true });
+    this.list = h("div", { id: "models", role: "listbox", "aria-label": "Models", hidden: true });
     this.list.addEventListener("pointerdown", (event) => event.preventDefault()); // the box keeps the focus
     this.said = h("p", { class: "small said", role: "status" });
     this.element = h("div", { class: "modelbox" }, h("label", {}, h("span", {}, "model"), this.input), this.list, this.said);
@@ -69,13 +69,13 @@ export class ModelBox {
   open(text) {
     const { found, near } = search(this.rows, text);
     this.found = found;
-    const option = (row, i) => h("li", { role: "option", id: `model-${i}`, "aria-selected": "false", class: row.name === this.shown ? "chosen" : null, onclick: () => this.choose(row.name) },
+    const option = (row, i) => h("div", { role: "option", id: `model-${i}`, "aria-selected": "false", class: row.name === this.shown ? "chosen" : null, onclick: () => this.choose(row.name) },
       h("b", {}, row.name), h("span", { class: "quiet" }, ` ${row.words ?? people(row.parameters)}${row.aliases.length && text ? `, also ${row.aliases.slice(0, 2).join(", ")}` : ""}`), row.name === this.shown ? h("span", { class: "visually-hidden" }, ", chosen") : "");
     this.options = found.map(option);
     // Untouched it shows families; typed into, the best first.
     const families = new Map();
     if (!text) found.forEach((row, i) => families.set(row.family, [...(families.get(row.family) ?? []), this.options[i]]));
-    this.list.replaceChildren(...(text ? this.options : [...families].map(([family, items]) => (family ? h("li", { role: "group", "aria-label": family }, h("span", { class: "family", "aria-hidden": "true" }, family), h("ul", { role: "presentation" }, items)) : items)).flat()));
+    this.list.replaceChildren(...(text ? this.options : [...families].map(([family, items]) => (family ? h("div", { role: "group", "aria-label": family }, h("span", { class: "family", "aria-hidden": "true" }, family), items) : items)).flat()));
     this.list.hidden = !found.length;
     this.input.setAttribute("aria-expanded", String(found.length > 0));
     this.said.textContent = near ? (found.length ? `No model is called that. Did you mean ${found[0].name}?` : "No model is called that.") : "";

@@ -11,7 +11,7 @@ export function explain(found) {
   words = found;
   card = h("div", { id: "term-card", popover: "auto", role: "note" });
   card.addEventListener("beforetoggle", (event) => { if (event.newState === "closed") opener?.setAttribute("aria-expanded", "false"); });
-  document.body.append(card);
+  document.querySelector("main").append(card);
   for (const one of document.querySelectorAll("dfn[data-term]")) one.replaceWith(term(one.dataset.term, one.textContent));
 }
 
