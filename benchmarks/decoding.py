@@ -52,6 +52,8 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "model_type": "qwen3_next", "linear_key_head_dim": 6, "linear_value_head_dim": 10, "linear_num_key_heads": 2,
         "linear_num_value_heads": 6, "num_experts": 4, "shared_expert_intermediate_size": 24,
         "layer_types": ["linear_attention", "full_attention", "linear_attention"]},
+    "codegen": {"model_type": "codegen", "vocab_size": 131, "n_embd": 64, "n_layer": 3, "n_head": 8, "rotary_dim": 4,
+                "n_positions": 64, "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0},
     "mamba": BASE | {"model_type": "mamba", "state_size": 5, "expand": 3, "time_step_rank": 7, "conv_kernel": 3},
     "mamba2": BASE | {"model_type": "mamba2", "state_size": 5, "num_heads": 6, "head_dim": 16, "n_groups": 3,
                       "chunk_size": 16, "conv_kernel": 3},

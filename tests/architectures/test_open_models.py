@@ -1,4 +1,4 @@
-"""OLMo-2, StableLM, Falcon, BLOOM, MPT, Phi, Command-R, StarCoder2, GPT-BigCode, GPT-J against the real models."""
+"""OLMo-2, StableLM, Falcon, BLOOM, MPT, Phi, Command-R, StarCoder2, GPT-BigCode, GPT-J, CodeGen, the real models."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from peakmem.estimate.replay import compiled, replay, value
 from peakmem.estimate.settings import structure_of
 from peakmem.readers.hf_config import from_config
 from peakmem.setup import Setup
+from peakmem.tables.resize import resize
 from tests.reference_steps import DATA, differences, events_by_phase, ids_of, records
 
-FAMILIES = ("olmo2", "stablelm", "falcon", "bloom", "phi", "cohere", "starcoder2", "gpt_bigcode", "gptj", "mpt")
+FAMILIES = ("olmo2", "stablelm", "falcon", "bloom", "phi", "cohere", "starcoder2", "gpt_bigcode", "gptj", "mpt",
+            "codegen")
 
 # Tiny models with every size different, traced in the same way as traced_steps.json.
 TINY = {record["id"]: record for record in json.loads((DATA / "traced_open_models.json").read_text())}
@@ -62,6 +64,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "starcoder2, without biases": SIZES | {"model_type": "starcoder2", "use_bias": False, "head_dim": 10},
     "gpt_bigcode": SHORT | {"model_type": "gpt_bigcode"},
     "gpt_bigcode, many heads": SHORT | {"model_type": "gpt_bigcode", "multi_query": False, "n_inner": 31},
+    "codegen": SHORT | {"model_type": "codegen", "rotary_dim": 4, "n_head": 8, "num_attention_heads": 8},
+    "codegen, one head a part, tied": SHORT | {
+        "model_type": "codegen", "rotary_dim": 12, "num_attention_heads": 4, "n_head": 4, "tie_word_embeddings": True,
+        "n_inner": 100,
+    },
     "gptj": SHORT | {"model_type": "gptj", "rotary_dim": 4},
     "gptj, all of a head, tied": SHORT | {"model_type": "gptj", "rotary_dim": 8, "tie_word_embeddings": True},
 }
@@ -133,6 +140,22 @@ def test_eager_is_what_has_no_fused_attention(kind: str) -> None:
     assert (kernel == "eager") == (not model._supports_sdpa)
 
 
+def test_a_codegen_of_more_heads_has_more_in_each_part() -> None:
+    model = from_config(VARIANTS["codegen"])
+    wider = resize(model, hidden=96, heads=16)
+    assert (wider.head_size, wider.sizes["as"]) == (6, 4)
+    with pytest.raises(Impossible, match="multiple of 4"):
+        resize(model, heads=6)
+
+
+@pytest.mark.parametrize("kind", ["gptj", "codegen"])
+def test_no_sequence_is_longer_than_the_table_of_sines(kind: str) -> None:
+    model = from_config(VARIANTS[kind])
+    structure_of(model, Setup.of(sequence=40))
+    with pytest.raises(Impossible, match="40 positions"):
+        structure_of(model, Setup.of(sequence=41))
+
+
 def test_bloom_has_no_fused_attention() -> None:
     """transformers 5.24 refuses sdpa for it."""
     model = from_config(BLOOM)
@@ -153,6 +176,7 @@ def test_broadcast_heads_leave_the_fused_kernels() -> None:
     (FALCON | NEW | {"num_kv_heads": 4}, "must divide"),
     (BLOOM | {"slow_but_exact": True, "pretraining_tp": 2}, "slow_but_exact"),
     (SHORT | {"model_type": "gptj", "rotary_dim": 10}, "rotary_dim"),
+    (SHORT | {"model_type": "codegen", "rotary_dim": 4}, "multiple of 4"),
     (MPT | {"attn_config": {"clip_qkv": 6}}, "clip_qkv"),
     (SIZES | {"model_type": "stablelm", "partial_rotary_factor": 0.4}, "even number"),
 ])

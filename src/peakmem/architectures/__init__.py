@@ -38,6 +38,7 @@ CODE = {
     ("starcoder2", "transformers"): "starcoder2",
     ("gpt_bigcode", "transformers"): "gpt_bigcode",
     ("gptj", "transformers"): "gptj",
+    ("codegen", "transformers"): "codegen",
     ("mpt", "transformers"): "mpt",
     ("deepseek_v2", "transformers"): "deepseek_v2",
     ("deepseek_v3", "transformers"): "deepseek_v3",

@@ -23,6 +23,9 @@ _DECODER: Row = {"num_hidden_layers": 32, "num_attention_heads": 32, "hidden_act
 _QWEN: Row = {**_DECODER, "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016,
               "num_key_value_heads": 32, "use_sliding_window": False, "sliding_window": 4096,
               "max_window_layers": 28, "layer_types": None}
+_GPTJ: Row = {"vocab_size": 50400, "n_positions": 2048, "n_embd": 4096, "n_layer": 28, "n_head": 16, "rotary_dim": 64,
+              "n_inner": None, "activation_function": "gelu_new", "resid_pdrop": 0.0, "embd_pdrop": 0.0,
+              "attn_pdrop": 0.0, "tie_word_embeddings": False}
 _GEMMA: Row = {"vocab_size": 256000, "head_dim": 256, "attention_dropout": 0.0, "attention_bias": False,
                "tie_word_embeddings": True, "use_bidirectional_attention": None}
 _GEMMA2: Row = {**_GEMMA, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
@@ -81,9 +84,7 @@ DEFAULTS: Mapping[str, Row] = {
                     "n_inner": None, "activation_function": "gelu_pytorch_tanh", "resid_pdrop": 0.1,
                     "embd_pdrop": 0.1, "attn_pdrop": 0.1, "multi_query": True, "add_cross_attention": False,
                     "tie_word_embeddings": True},
-    "gptj": {"vocab_size": 50400, "n_positions": 2048, "n_embd": 4096, "n_layer": 28, "n_head": 16,
-             "rotary_dim": 64, "n_inner": None, "activation_function": "gelu_new", "resid_pdrop": 0.0,
-             "embd_pdrop": 0.0, "attn_pdrop": 0.0, "tie_word_embeddings": False},
+    "gptj": _GPTJ, "codegen": _GPTJ,
     **RECENT,
     **KIN,
     **ENCODERS,
@@ -119,7 +120,7 @@ _GPT2_NAMES = {"hidden_size": "n_embd", "max_position_embeddings": "n_positions"
                "num_hidden_layers": "n_layer"}
 
 ALIASES: Mapping[str, Mapping[str, str]] = {
-    "gpt2": _GPT2_NAMES, "gpt_bigcode": _GPT2_NAMES, "gptj": _GPT2_NAMES,
+    "gpt2": _GPT2_NAMES, "gpt_bigcode": _GPT2_NAMES, "gptj": _GPT2_NAMES, "codegen": _GPT2_NAMES,
     "gpt_neo": {"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"},
     "bloom": {"num_hidden_layers": "n_layer", "num_attention_heads": "n_head"},
     "mpt": {"hidden_size": "d_model", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"},

@@ -107,7 +107,7 @@ def deberta_v2(f: Fields) -> Sizes:
         "tied": f.flag("tie_word_embeddings"), "activation": f.activation("hidden_act"),
         "embedding_dropout": dropout, "hidden_dropout": dropout,
         "attention_dropout": f.fraction("attention_probs_dropout_prob"),
-        "sizes": {"R": 2 * (buckets if buckets > 0 else span), "P": longest,
+        "sizes": {"R": 2 * (buckets if buckets > 0 else span), **({} if placed else {"P": longest}),
                   **({"e": narrow} if narrow != f.count("hidden_size") else {})},
         "switches": frozenset({"eager_only"} | {name for name, on in facts.items() if on}) | bare(f, "DebertaV2"),
     }

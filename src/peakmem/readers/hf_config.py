@@ -66,6 +66,7 @@ FAMILIES: Mapping[str, str] = {
     "olmo2": "decoders.olmo2", "stablelm": "decoders.stablelm", "falcon": "open_models.falcon",
     "bloom": "open_models.bloom", "phi": "open_models.phi", "cohere": "open_models.cohere",
     "starcoder2": "open_models.starcoder2", "gpt_bigcode": "open_models.gpt_bigcode", "gptj": "open_models.gptj",
+    "codegen": "open_models.codegen",
     "mpt": "open_models.mpt", "deepseek_v2": "mixtures.deepseek_v2", "deepseek_v3": "mixtures.deepseek_v3",
     "deepseek_v4": "deepseek_v4.deepseek_v4",
     "glm_moe_dsa": "mixtures.glm_moe_dsa", "gpt_oss": "mixtures.gpt_oss", "llama4_text": "mixtures.llama4",

@@ -157,8 +157,17 @@ def gptj(f: Fields) -> Sizes:
     rotated = even(f, "rotary_dim", f.count("rotary_dim"))
     if rotated > sizes["head_size"]:
         raise Impossible(f"{f.file}: {f.said('rotary_dim')} is more than the head size {sizes['head_size']}")
-    return sizes | {"positions": f.count("n_positions"), "rotary_size": rotated % sizes["head_size"],
+    longest = f.count("n_positions")  # rows of a table that does not grow
+    return sizes | {"positions": longest, "longest": longest, "rotary_size": rotated % sizes["head_size"],
                     "switches": frozenset({"mlp_bias", "head_bias"})}
+
+
+def codegen(f: Fields) -> Sizes:
+    """CodeGen: GPT-J whose one projection has four parts, each of queries, values and keys."""
+    sizes = gptj(f)
+    if sizes["heads"] % 4:
+        raise Impossible(f"{f.file}: {f.said('n_head')} is no multiple of 4, the parts of CodeGen's projection")
+    return sizes | {"sizes": {"mp": 4, "as": sizes["heads"] // 4}}
 
 
 def gpt_names(f: Fields) -> Sizes:

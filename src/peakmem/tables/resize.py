@@ -105,6 +105,10 @@ def _widths(model: Model, sizes: dict[str, int], new: dict[str, Any], notes: lis
         follow(name, value, f"follows hidden {hidden:,} in proportion")
     if "e" in model.sizes:
         new["sizes"] = {**model.sizes, "e": max(1, round(model.sizes["e"] * hidden / model.hidden))}
+    if "as" in model.sizes:  # CodeGen's heads of each of four parts
+        if heads % 4:
+            raise Impossible(f"--heads {heads:,} is no multiple of 4, the parts of {model.name}'s projection")
+        new["sizes"] = {**model.sizes, "as": heads // 4}
     if model.rotary_size and "head_size" in new:
         new["rotary_size"] = max(2, model.rotary_size * new["head_size"] // model.head_size // 2 * 2)
 
@@ -130,7 +134,7 @@ def _consistent(model: Model) -> None:
         refuse(f"--kv-heads {model.kv_heads:,} must divide --heads {model.heads:,}")
     pictures = model.image > 0 and not model.vocabulary
     alike = model.architecture in ("gpt2", "gpt_neo", "gpt_neox", "opt", *ENCODERS, *BARTS, "clip", "whisper", "bloom",
-                                   "mpt", "gptj")
+                                   "mpt", "gptj", "codegen")
     fixed = alike or model.architecture in ("falcon", "stablelm", "gpt_bigcode")
     if fixed and model.heads * model.head_size != model.hidden:
         refuse(f"--heads {model.heads:,} × --head-size {model.head_size:,} must be --hidden {model.hidden:,}")
