@@ -10,10 +10,10 @@ from peakmem.estimate.inplace import add_into
 from peakmem.estimate.layout import GAP, Dims, dense_order, dims, flat, is_one, multiplied, with_last
 from peakmem.estimate.masks import where
 from peakmem.estimate.node import Node
-from peakmem.estimate.ops import add, autocast, autocast_off, cast, dropout, last, scale, softmax, tanh
+from peakmem.estimate.ops import add, autocast, autocast_off, cast, dropout, scale, softmax, tanh
 from peakmem.estimate.positions import made
 from peakmem.estimate.scratch import cudnn_backward, efficient_backward, efficient_forward, flash_backward
-from peakmem.estimate.shapes import contiguous, expand, piece, regroup, rename, reshape, swap, view
+from peakmem.estimate.shapes import contiguous, expand, pad, piece, regroup, rename, reshape, swap, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, current
 
@@ -107,14 +107,6 @@ def padded_flash(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> Tensor:
     size = q.dims[3][0]
     out = flash(pad(q, f"{size}^8"), pad(k, f"{size}^8"), pad(v, f"{size}^8"), grouped)
     return piece(out, 3, size)
-
-
-def pad(x: Tensor, letter: str) -> Tensor:
-    """constant_pad_nd: a larger contiguous copy; backward copies the part that is wanted."""
-    n = Node("pad", x)
-    out = n.makes((*x.dims[:3], (letter,)), x.dtype, None, f"{last(x.name)}, padded")
-    n.gradient(0)
-    return n.output(out)
 
 
 def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, gaps: bool = False) -> Tensor:

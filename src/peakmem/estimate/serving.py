@@ -215,3 +215,14 @@ CACHES = {
               "filled",
     "paged": "cache in blocks: every layer holds every token; vLLM's hybrid manager gives layers with a window fewer",
 }
+
+
+def check_lengths(model: Model, setup: Setup) -> None:
+    """Refuse sequences, both of an encoder-decoder's, that are longer than the positions. Errors: Impossible."""
+    both = "encoder_decoder" in model.switches
+    more = setup.generate - 1 if setup.run == "inference" else 0
+    tokens = (target_of(setup) if both else setup.sequence) + more
+    tokens, more = max((tokens, more), (setup.sequence if both and "s" not in model.sizes else 0, 0))
+    if model.longest and tokens > model.longest and (model.vocabulary or not model.image):
+        raise Impossible(f"{tokens:,} tokens are more than the {counted(model.longest, 'position')} of {model.name}; "
+                         f"give a --sequence of at most {model.longest - more:,}")

@@ -12,6 +12,7 @@ from peakmem.estimate.pieces import pieces_of_loss
 from peakmem.estimate.serving import (
     cache_letters,
     cached_tokens,
+    check_lengths,
     chosen_tokens,
     compressed_tokens,
     inference_switches,
@@ -156,13 +157,7 @@ def check_code(model: Model, setup: Setup) -> None:
     if setup.run not in runs:
         raise Impossible(f"--implementation {setup.implementation} has no --run {setup.run}; give transformers, or "
                          f"--run {' or '.join(code.RUNS)}")
-    both = "encoder_decoder" in model.switches
-    more = setup.generate - 1 if setup.run == "inference" else 0
-    tokens = (target_of(setup) if both else setup.sequence) + more
-    tokens, more = max((tokens, more), (setup.sequence if both and "s" not in model.sizes else 0, 0))
-    if model.longest and tokens > model.longest and (model.vocabulary or not model.image):
-        raise Impossible(f"{tokens:,} tokens are more than the {counted(model.longest, 'position')} of {model.name}; "
-                         f"give a --sequence of at most {model.longest - more:,}")
+    check_lengths(model, setup)
     known = getattr(code, "LOSSES", (setup.loss,))
     if setup.loss not in known and setup.run == "training":
         raise Impossible(f"--loss {setup.loss} goes with transformers' causal language models, not with "

@@ -166,3 +166,11 @@ def index(x: Tensor, rows: Tensor, target: Dims | str, name: str = "picked", als
     out = n.makes(shaped(target), x.dtype, None, name)
     n.gradient(0)
     return n.output(out)
+
+
+def pad(x: Tensor, letter: str) -> Tensor:
+    """constant_pad_nd: a larger contiguous copy; backward copies the part that is wanted."""
+    n = Node("pad", x)
+    out = n.makes((*x.dims[:3], (letter,)), x.dtype, None, f"{last(x.name)}, padded")
+    n.gradient(0)
+    return n.output(out)
