@@ -13,7 +13,8 @@ from playwright.sync_api import sync_playwright
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.parent / "src")]
 from tests.web.serving import served  # noqa: E402
 
-SECTIONS = ("bytes", "kinds", "why", "step", "size", "ledger", "levers", "check", "references")
+SECTIONS = ("bytes", "kinds", "why", "step", "size", "ledger", "levers", "oom", "check",
+            "scripts", "references")
 WIDTHS = {"wide": 1280, "narrow": 320}
 CHROMIUM = "/usr/bin/chromium"
 README = Path(__file__).resolve().parent.parent / "docs" / "images" / "page.png"
@@ -46,7 +47,7 @@ def main(out: Path, only: list[str]) -> None:
                 page.goto(address)
                 page.wait_for_selector("html.ready")
                 page.wait_for_selector(".levers li")
-                page.evaluate("for (const x of document.querySelectorAll('.sticky, .stage'))"
+                page.evaluate("for (const x of document.querySelectorAll('header, .sticky, .stage'))"
                               " x.style.position = 'static'")
                 for section in only or SECTIONS:
                     page.locator(f"#{section}").screenshot(path=out / f"{section}-{theme}-{name}.png")
