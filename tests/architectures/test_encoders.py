@@ -154,3 +154,7 @@ def test_a_long_sequence_makes_no_more_positions_where_none_are_added() -> None:
     config = DEBERTA_V3 | {"max_position_embeddings": 100}
     rows = [line.bytes for line in estimate(from_config(config), sequence=200).lines if "position_ids" in line.name]
     assert rows == [1024]
+
+
+def test_a_size_of_deberta_that_follows_from_others_is_not_called_a_default() -> None:
+    assert not any("attention_head_size" in note or "embedding_size" in note for note in from_config(DEBERTA_V3).notes)

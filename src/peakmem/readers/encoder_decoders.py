@@ -78,7 +78,7 @@ def _two_stacks(f: Fields, name: str) -> Sizes:
                          f"peakmem knows no other {name}")
     if f.fraction("encoder_layerdrop") or f.fraction("decoder_layerdrop"):
         f.notes.append("layerdrop is taken as 0: the step in which no layer is dropped")
-    f.used |= {"num_hidden_layers"}
+    f.used |= {"num_hidden_layers", "scale_embedding", "forced_eos_token_id", "forced_bos_token_id"}
     dropout = f.fraction("dropout")
     return {
         "layers": encoder + decoder, "layer_kinds": ("encoder",) * encoder + ("decoder",) * decoder,

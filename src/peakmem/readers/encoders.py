@@ -78,14 +78,14 @@ def deberta_v2(f: Fields) -> Sizes:
     if f.count("conv_kernel_size", least=0, null=0):
         raise Impossible(f"{f.file}: {f.said('conv_kernel_size')}: a convolution beside the first layer, which peakmem "
                          "does not know; DeBERTa v3 has none")
-    f.used |= {"conv_act", "conv_groups"}
+    f.used |= {"conv_act", "conv_groups", "pooler_dropout", "pooler_hidden_act", "pooler_hidden_size"}
     heads, dropout = f.count("num_attention_heads"), f.fraction("hidden_dropout_prob")
     size = head_size(f, own=False)
-    own = f.count("attention_head_size", null=size)
+    own = f.count("attention_head_size") if f.value("attention_head_size") is not None else size
     if own != size:
         raise Impossible(f"{f.file}: {f.said('attention_head_size')} must be {size}, hidden_size over heads")
-    longest, types, narrow = f.count("max_position_embeddings"), f.count("type_vocab_size", least=0), f.count(
-        "embedding_size", null=f.count("hidden_size"))
+    longest, types = f.count("max_position_embeddings"), f.count("type_vocab_size", least=0)
+    narrow = f.count("embedding_size" if f.value("embedding_size") is not None else "hidden_size")
     relative = f.flag("relative_attention")
     span = f.count("max_relative_positions", least=-1)
     span = span if span > 0 else longest
