@@ -82,6 +82,7 @@ GEMMA4: dict[str, Any] = {
 DECODERS: Mapping[str, Mapping[str, Any]] = {
     "llama": {**ALONE, "model_type": "llama"},
     "mistral": {**ALONE, "model_type": "mistral", "sliding_window": 24},
+    "apertus": {**ALONE, "model_type": "apertus"},
     "minimax": {**ALONE, "model_type": "minimax_m2", "intermediate_size": 24, "head_dim": 12, "num_local_experts": 4,
                 "num_experts_per_tok": 2, "rotary_dim": 6},
     "glm 5": {**ALONE, "model_type": "glm_moe_dsa", "num_key_value_heads": 4, "kv_lora_rank": 12, "q_lora_rank": 16,

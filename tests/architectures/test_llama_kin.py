@@ -29,6 +29,9 @@ DOTS = {"model_type": "dots1", "moe_intermediate_size": 24, "n_routed_experts": 
 GPT_NEO = {"model_type": "gpt_neo", "num_layers": 4, "num_heads": 6, "intermediate_size": None,
            "attention_types": [[["global", "local"], 2]], "window_size": 20}
 VARIANTS: dict[str, dict[str, Any]] = {
+    "apertus": {"model_type": "apertus"},
+    "apertus, silu": {"model_type": "apertus", "hidden_act": "silu", "attention_bias": True, "head_dim": 10,
+                      "tie_word_embeddings": True},
     "arcee": {"model_type": "arcee", "head_dim": 10},
     "arcee, biases": {"model_type": "arcee", "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
     "cohere2": {"model_type": "cohere2", "sliding_window": 20},

@@ -73,6 +73,18 @@ IDEFICS: dict[str, Any] = {
     "vision_config": LLAVA["vision_config"] | {"image_size": 28}}
 
 
+@pytest.mark.parametrize("text", [{"model_type": "gemma", "sliding_window": None}, {"model_type": "gemma2"}],
+                         ids=["gemma", "gemma2"])
+def test_paligemma_on_text_alone(worker: Worker, text: dict[str, Any]) -> None:
+    """Gemma 1's own model asks once more for a mask where none was needed."""
+    config = PALIGEMMA | {"text_config": PALIGEMMA["text_config"] | text}
+    model, setup = from_config(config), Setup.of(sequence=27, batch=2, precision="bf16", images=0)
+    traced = worker.call(as_json, setting_of(config, model, setup), {"peakmem": "", **setup.as_json()}, model.notes)
+    ours = estimate(model, sequence=27, batch=2, precision="bf16", images=0).as_json()
+    for part in ("phases", "chart", "parameters"):
+        assert ours[part] == traced[part], part
+
+
 @pytest.mark.parametrize("config", [PALIGEMMA, IDEFICS], ids=["paligemma 2", "idefics3"])
 def test_towers_that_kbit_preparation_has_raised(worker: Worker, config: dict[str, Any]) -> None:
     """Pixels are cast to the dtype of raised weights; of PaliGemma 2 the text alone is eager."""

@@ -55,7 +55,8 @@ CODE = {
     ("nemotron_h", "transformers"): "nemotron_h",
     ("nemotron-nas", "transformers"): "nemotron_nas",
     **{(name, "transformers"): name for name in (
-        "ministral", "seed_oss", "glm", "glm4", "olmo", "olmo3", "olmoe", "smollm3", "minimax_m2", "qwen2_moe",
+        "apertus", "ministral", "seed_oss", "glm", "glm4", "olmo", "olmo3", "olmoe", "smollm3", "minimax_m2",
+        "qwen2_moe",
         "glm4_moe", "glm4_moe_lite", "mimo_v2_flash", "arcee", "cohere2", "dots1", "ernie4_5", "exaone4", "granitemoe",
         "helium", "hunyuan_v1_dense", "hunyuan_v1_moe", "ministral3", "nemotron", "ernie4_5_moe")},
     ("qwen3_5_moe_text", "transformers"): "qwen3_5_moe",

@@ -59,6 +59,8 @@ def model(m: Structure, ids: Tensor, body: Callable[..., Tensor] | None = None,
             masks = layer_masks(m, x.dtype, masked)
         else:
             masks, position_ids = given
+            if masks == {"full": None}:  # no mask is what a caller gives who has none, so it is made once more
+                masks = layer_masks(m, x.dtype, masked)
         cos, sin = rotary(m, x.dtype)
         for kind in m.layers("layers"):
             x = m.layer(body or block, x, cos, sin, masks[kind], position_ids)

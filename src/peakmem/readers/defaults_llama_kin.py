@@ -14,6 +14,7 @@ _GRANITE: Row = {**_DECODER, "embedding_multiplier": 1.0, "residual_multiplier":
                  "logits_scaling": 1.0}
 
 LLAMA_KIN: Mapping[str, Row] = {
+    "apertus": {**_DECODER, "vocab_size": 131072, "intermediate_size": 14336, "hidden_act": "xielu"},
     "arcee": {**_DECODER, "hidden_size": 2560, "intermediate_size": 18432, "hidden_act": "relu2", "head_dim": None,
               "mlp_bias": False},
     "cohere2": {**_DECODER, "vocab_size": 256000, "hidden_size": 8192, "intermediate_size": 22528,

@@ -91,7 +91,7 @@ FAMILIES: Mapping[str, str] = {
     "deit": "pictures.deit", "dinov2": "pictures.dinov2", "dinov2_with_registers": "pictures.dinov2",
     "convnext": "pictures.convnext", "convnextv2": "pictures.convnext",
     **{name: f"llama_kin.{name}" for name in (
-        "arcee", "cohere2", "cwm", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4", "granitemoe", "helium",
+        "apertus", "arcee", "cohere2", "cwm", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4", "granitemoe", "helium",
         "hunyuan_v1_dense", "hunyuan_v1_moe", "ministral3", "nemotron")},
     "qwen3_5_moe_text": "recurrent.qwen3_5_moe",
     **dict.fromkeys(("bart", "mbart", "marian", "pegasus", "m2m_100"), "encoder_decoders.bart"),

@@ -93,6 +93,15 @@ def hunyuan_v1_dense(f: Fields) -> Sizes:
     return sizes
 
 
+def apertus(f: Fields) -> Sizes:
+    """Apertus: norms on queries and keys; xIELU, an activation with two trained numbers, which no other class makes."""
+    own = f.value("hidden_act") == "xielu"
+    if own:
+        f.given["hidden_act"] = "silu"
+    sizes = biased(f, decoder(f, "swapped_qk_norm"))
+    return sizes | {"activation": "xielu"} if own else sizes
+
+
 def ministral3(f: Fields) -> Sizes:
     """Ministral 3: one window for all layers, or null."""
     return decoder(f) | {"window": f.count("sliding_window", null=0)}
