@@ -111,3 +111,23 @@ def test_the_command_shows_what_is_looked_at(page: Any, capsys: pytest.CaptureFi
 def test_sizes_are_written_alike(page: Any, size: int) -> None:
     assert page.evaluate("async (n) => (await import('./format.js')).gib(n)", size) == gib(size)
     assert ("TiB" in gib(size)) == (size >= 2**40)
+
+
+def test_paper_has_the_colours_and_no_empty_pages(page: Any) -> None:
+    """Browsers leave backgrounds out of what they print; what is longer than a page must not jump to the next."""
+    page.emulate_media(media="print")
+    for one in (".bytes span", ".s", ".strip .bars span", ".cell.held > span", ".gauge .seg", ".bar .part"):
+        assert page.locator(one).first.evaluate("x => getComputedStyle(x).printColorAdjust") == "exact", one
+    for one, inside in (("pm-levers", "auto"), ("pm-ledger", "auto"), (".lever", "avoid"), (".rule", "avoid")):
+        assert page.locator(one).first.evaluate("x => getComputedStyle(x).breakInside") == inside, one
+
+
+def test_what_is_pressed_is_large_enough(page: Any) -> None:
+    from tests.web.test_access import AXE
+
+    if not AXE.exists():
+        pytest.skip("axe-core is not there: npm ci")
+    page.wait_for_selector(".levers li")
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run(document, {runOnly: {type: 'rule', values: ['target-size']}})")
+    assert [node["target"] for one in found["violations"] for node in one["nodes"]] == []
