@@ -46,6 +46,11 @@ FIRST = first_of_families()
 GRID = [
     agreement.Point(name, config, settings)
     for name, config, settings in (
+        (
+            "deit, one picture: the gradients of both tokens lie in one tensor",
+            first("deit") | {"num_hidden_layers": 2},
+            {"precision": "bf16", "set_to_none": False, "optimizer": "momentum", "accumulation": 3},
+        ),
         ("vit, one picture, zeroed gradients", VIT, {"precision": "fp32", "set_to_none": False}),
         (
             "roberta, FSDP2: a bias without a gradient",

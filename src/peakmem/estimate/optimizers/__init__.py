@@ -17,7 +17,7 @@ from peakmem.estimate.optimizers.plain import SGD, Adadelta, Adagrad, Adamax, Li
 from peakmem.estimate.optimizers.rule import Rule
 from peakmem.estimate.optimizers.slots import SCALAR, Slot, each, free_folded, named
 from peakmem.estimate.structure import Structure
-from peakmem.estimate.tape import Key, Tape
+from peakmem.estimate.tape import Key, Storage, Tape, Tensor
 from peakmem.immutable import replace
 
 __all__ = ["RULES", "Training", "free_folded"]
@@ -86,19 +86,26 @@ class Training:
             return
         outer, self.tape.kind = self.tape.kind, "gradients"
         if not self.tape.parts.make_gradients():
-            lies_in = self.sizes_of_first_gradients()
+            lies_in = self.storages_of_first_gradients()
+            made: dict[int, Tensor] = {}
             for slot in each(self.slots):
-                owned = slot.parameter.owned
-                owned.grad = self.tape.new(owned.dims, owned.dtype, None, f"{slot.name} gradient",
-                                           lies_in.get(id(slot.parameter)))
+                owned, whole = slot.parameter.owned, lies_in.get(id(slot.parameter))
+                if whole and id(whole) in made:
+                    owned.grad = made[id(whole)].seen_as(owned.dims, flat(owned.dims))
+                    continue
+                key = whole.record.key if whole else None
+                owned.grad = self.tape.new(owned.dims, owned.dtype, None, f"{slot.name} gradient", key)
+                if whole:
+                    made[id(whole)] = owned.grad
         self.tape.kind = outer
 
-    def sizes_of_first_gradients(self) -> dict[int, Key]:
-        """The storages in which the first step's gradients lie, by parameter: a view keeps the whole one."""
+    def storages_of_first_gradients(self) -> dict[int, Storage]:
+        """The storages in which the first step's gradients lie, by parameter: a view keeps the whole one, and two views
+        of one share it."""
         from peakmem.estimate.interpret import interpret
 
         first = interpret(replace(self.m, step="first")).parameters
-        return {id(p): grad.storage.record.key for name, p in self.tape.parameters.items()
+        return {id(p): grad.storage for name, p in self.tape.parameters.items()
                 if (grad := first[name].grad) is not None and grad.storage}
 
     def clip(self) -> None:
