@@ -22,7 +22,8 @@ LATER = (
     "gemma4 gemma4_text glm glm4 glm4_moe glm4_moe_lite glm_moe_dsa jamba llava mamba mimo_v2_flash minimax_m2 "
     "ministral mt5 nemotron_h olmo olmo3 olmoe qwen2_moe seed_oss smollm3 xlm-roberta mamba2 "
     "internvl idefics3 smolvlm bart m2m_100 marian mbart pegasus "
-    "mistral3 deberta-v2 paligemma codegen apertus"
+    "mistral3 deberta-v2 paligemma codegen apertus "
+    "granitemoehybrid bamba falcon_h1 falcon_mamba lfm2 lfm2_moe"
 ).split()
 """Values of model_type in the grid; later ones come last, so that the points before keep their names."""
 SEQ2SEQ = ("t5", "bart", "m2m_100", "marian", "mbart", "pegasus")

@@ -37,6 +37,8 @@ BASE: Mapping[str, Any] = {
     "num_key_value_heads": 2, "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0}
 WIDE = BASE | {"head_dim": 16}
 EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 40}
+STATES = {"mamba_n_heads": 6, "mamba_n_groups": 3, "mamba_d_state": 5, "mamba_d_head": 16, "mamba_d_conv": 3,
+          "mamba_chunk_size": 16}
 WINDOWS = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
 CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "llama": WIDE | {"model_type": "llama"},
@@ -57,6 +59,18 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "mamba": BASE | {"model_type": "mamba", "state_size": 5, "expand": 3, "time_step_rank": 7, "conv_kernel": 3},
     "mamba2": BASE | {"model_type": "mamba2", "state_size": 5, "num_heads": 6, "head_dim": 16, "n_groups": 3,
                       "chunk_size": 16, "conv_kernel": 3},
+    "granitemoehybrid": BASE | STATES | {
+        "model_type": "granitemoehybrid", "num_local_experts": 4, "num_experts_per_tok": 2,
+        "shared_intermediate_size": 28, "position_embedding_type": "rope",
+        "layer_types": ["linear_attention", "full_attention", "linear_attention"]},
+    "bamba": BASE | STATES | {"model_type": "bamba", "attn_layer_indices": [1]},
+    "falcon_h1": BASE | STATES | {"model_type": "falcon_h1", "mamba_d_ssm": 96},
+    "falcon_h1, norms": BASE | STATES | {"model_type": "falcon_h1", "mamba_d_ssm": 96, "mamba_rms_norm": True},
+    "falcon_mamba": BASE | {"model_type": "falcon_mamba", "state_size": 5, "expand": 3, "time_step_rank": 7,
+                            "conv_kernel": 3},
+    "lfm2_moe": BASE | EXPERTS | {
+        "model_type": "lfm2_moe", "layer_types": ["conv", "full_attention", "conv"], "num_experts": 4,
+        "num_dense_layers": 1, "conv_L_cache": 4},
     "jamba": BASE | {
         "model_type": "jamba", "num_experts": 3, "num_experts_per_tok": 2, "attn_layer_period": 2,
         "attn_layer_offset": 0, "expert_layer_period": 3, "expert_layer_offset": 1, "mamba_d_state": 5,
@@ -67,7 +81,7 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "moe_shared_expert_intermediate_size": 28, "conv_kernel": 3, "n_group": 2, "topk_group": 1},
 }
 RUNS = (("bf16", "sdpa", 2, 21, 6), ("fp32", "eager", 1, 16, 4), ("amp-bf16", "sdpa", 3, 19, 5))
-NO_SDPA = ("mamba", "mamba2", "gpt_oss")
+NO_SDPA = ("mamba", "mamba2", "falcon_mamba", "gpt_oss")
 ADAPTED = ("mixtral", "deepseek_v3")  # with adapters on everything that peft adapts, experts included
 
 

@@ -50,12 +50,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_parameters_are_those_of_transformers(variant: str) -> None:
-    """Name for name, shape for shape, in the order of definition."""
+def parameters_of(config: dict[str, Any]) -> list[tuple[str, tuple[int, ...]]]:
+    """Names and shapes of all parameters, in the order of definition."""
     from peakmem.architectures import code_of
 
-    config = BASE | VARIANTS[variant]
     structure, numbers = structure_of(from_config(config), Setup.of(sequence=16, run="inference"), unfold=True)
     tape = Tape(structure.ones)
     tape.parts = Whole(tape, structure)
@@ -65,6 +63,14 @@ def test_parameters_are_those_of_transformers(variant: str) -> None:
     for key, p in tape.parameters.items():
         layer = key.partition(".")[0] if p.full_name != key else ""
         ours.append((p.full_name.replace("*", layer), sides(p.dims, numbers)))
+    return ours
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_parameters_are_those_of_transformers(variant: str) -> None:
+    """Name for name, shape for shape, in the order of definition."""
+    config = BASE | VARIANTS[variant]
+    ours = parameters_of(config)
     unknown = {"nemotron_h": {"num_hidden_layers"},
                **dict.fromkeys(("mamba", "mamba2"), {"num_attention_heads", "num_key_value_heads"})}
     config = {name: value for name, value in config.items() if name not in unknown.get(variant, ())}

@@ -23,6 +23,7 @@ from tests.architectures import (
     test_classifiers,
     test_decoders,
     test_encoder_decoders,
+    test_hybrids,
     test_kin,
     test_moe,
     test_newest,
@@ -34,11 +35,12 @@ from tests.estimate.traced_module import estimated, traced
 
 MODULES = ((test_classics, ""), (test_decoders, "SIZES"), (test_encoder_decoders, ""), (test_kin, "BASE"),
            (test_moe, "SIZES"), (test_newest, ""), (test_open_models, ""), (test_classifiers, ""),
-           (test_recent, "BASE"), (test_towers, ""))
+           (test_recent, "BASE"), (test_hybrids, "BASE"), (test_towers, ""))
 FAMILIES: dict[str, dict[str, Any]] = {
     name: (getattr(module, sizes) if sizes else {}) | config
     for module, sizes in MODULES for name, config in module.VARIANTS.items()}
-NONE = {name for name in FAMILIES if name.startswith("falcon")}  # FalconLinear is made from nn.Linear
+NONE = {name for name in FAMILIES.keys() - test_hybrids.VARIANTS.keys() if name.startswith("falcon")}
+"""FalconLinear is made from nn.Linear."""
 FAIL = {"mamba"}  # it multiplies by the packed weight itself
 SEQUENCE = 12
 
@@ -96,7 +98,7 @@ def test_mamba_in_few_bits_is_refused_as_transformers_fails_there() -> None:
 SIZES: dict[str, Any] = {"hidden_size": 48, "moe_intermediate_size": 24}  # grouped products want multiples of 8
 STEPS: dict[str, dict[str, Any]] = {
     "qwen3_moe, every second": {}, "deepseek_v2, biases": SIZES, "qwen3_next": SIZES, "glm": SIZES, "glm4_moe": {},
-    "jamba": {}}
+    "jamba": {}, "granite 4": SIZES | {"mamba_d_head": 24}}
 LOADED: dict[str, dict[str, Any]] = {
     "nf4": {"weights": "nf4-double"}, "autocast": {"weights": "nf4", "precision": "amp-bf16", "checkpoint": "full"}}
 
@@ -108,6 +110,19 @@ def test_a_step_on_packed_shared_experts_and_feed_forwards_equals_the_real_layer
     pytest.importorskip("peft")
     usual = {"sequence": 24, "batch": 2, "precision": "bf16", "lora_rank": 4, "optimizer_implementation": "foreach"}
     setup, config = Setup.of(**usual | LOADED[loaded]), FAMILIES[name] | STEPS[name]
+    real, ours = traced(config, setup, lambda model: model), estimated(config, setup)
+    for phase in ("forward", "backward", "optimizer", "clear"):
+        assert ours[phase] == real[phase], phase
+
+
+@pytest.mark.parametrize("loaded", LOADED)
+def test_a_step_with_packed_time_steps_equals_the_real_layers(loaded: str) -> None:
+    """Falcon-Mamba runs dt_proj as a layer where it is packed; peft adapts no out_proj of it."""
+    pytest.importorskip("bitsandbytes")
+    pytest.importorskip("peft")
+    setup = Setup.of(**{"sequence": 5, "batch": 2, "precision": "bf16", "attention": "eager", "lora_rank": 4,
+                        "optimizer_implementation": "foreach", "lora_targets": ("in_proj", "x_proj")} | LOADED[loaded])
+    config = FAMILIES["falcon_mamba"]
     real, ours = traced(config, setup, lambda model: model), estimated(config, setup)
     for phase in ("forward", "backward", "optimizer", "clear"):
         assert ours[phase] == real[phase], phase

@@ -30,7 +30,8 @@ def traced(config: Mapping[str, Any], setup: Setup, wrap: Callable[[Any], Any]) 
     dtype, autocast = DTYPES[setup.precision]
     stored = stored_of(from_config(dict(config)), setup)
     dtype = autocast if autocast and (stored or setup.weights == "bf16") else dtype
-    lora = {"r": setup.lora_rank, "alpha": 2 * setup.lora_rank, "dropout": max(setup.lora_dropout, 0.0)} \
+    targets = {} if setup.lora_targets == ("all-linear",) else {"targets": list(setup.lora_targets)}
+    lora = {"r": setup.lora_rank, "alpha": 2 * setup.lora_rank, "dropout": max(setup.lora_dropout, 0.0), **targets} \
         if setup.lora_rank else None
     attention = "sdpa" if setup.attention == "auto" else setup.attention
     built = hf.build(dict(config), "causal", dtype, attention, lora, setup.checkpoint == "full", stored=stored)

@@ -53,6 +53,9 @@ CODE = {
     ("mamba2", "transformers"): "mamba2",
     ("jamba", "transformers"): "jamba",
     ("nemotron_h", "transformers"): "nemotron_h",
+    ("granitemoehybrid", "transformers"): "granitemoehybrid",
+    **{(name, "transformers"): name for name in ("bamba", "falcon_h1", "falcon_mamba")},
+    **{(name, "transformers"): "lfm2" for name in ("lfm2", "lfm2_moe")},
     ("nemotron-nas", "transformers"): "nemotron_nas",
     **{(name, "transformers"): name for name in (
         "apertus", "ministral", "seed_oss", "glm", "glm4", "olmo", "olmo3", "olmoe", "smollm3", "minimax_m2",

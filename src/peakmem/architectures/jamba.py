@@ -37,7 +37,7 @@ def block_rows(m: Structure, kind: str) -> Iterator[Row]:
         yield from linear("self_attn.v_proj", "(k d)", "h")
         yield from linear("self_attn.o_proj", "h", "(a d)")
     else:
-        yield from mixer_rows(m, "mamba", normed=True)
+        yield from mixer_rows(m, "mamba", "trained")
     if "dense" in kind:
         yield from linear("feed_forward.gate_proj", "f", "h")
         yield from linear("feed_forward.up_proj", "f", "h")
@@ -72,7 +72,7 @@ def block(m: Structure, x: Tensor, mask: Tensor | None, position_ids: Tensor, ki
     if kind.startswith("full"):
         x, probabilities = attention(m, x, mask, "self_attn")
     else:
-        x = mixer(m, x, "mamba", normed=True)
+        x = mixer(m, x, "mamba", "trained")
     x = residual + x
     residual = x
     x = rms(x, "pre_ff_layernorm")

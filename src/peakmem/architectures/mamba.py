@@ -9,6 +9,7 @@ from peakmem.estimate.causal_conv import remembered_conv1d
 from peakmem.estimate.delta_ops import exp
 from peakmem.estimate.inference import state
 from peakmem.estimate.losses import causal_lm
+from peakmem.estimate.norms import l2_norm
 from peakmem.estimate.ops import cast, neg, sub
 from peakmem.estimate.selective_scan import selective_scan, selective_state_update, time_steps
 from peakmem.estimate.shapes import piece, select, split, swap
@@ -32,8 +33,8 @@ def block_rows(m: Structure) -> Iterator[Row]:
     yield from mixer_rows(m, "mixer")
 
 
-def mixer_rows(m: Structure, name: str, normed: bool = False) -> Iterator[Row]:
-    """MambaMixer; normed: Jamba's, with norms of the time step, B and C."""
+def mixer_rows(m: Structure, name: str, norms: str = "") -> Iterator[Row]:
+    """MambaMixer; norms: of the time step, B and C, `trained` (Jamba) or `fixed` (Falcon-Mamba)."""
     biased = m.has("mixer_bias")
     yield Row(f"{name}.A_log", "l o")
     yield Row(f"{name}.D", "l")
@@ -42,11 +43,11 @@ def mixer_rows(m: Structure, name: str, normed: bool = False) -> Iterator[Row]:
         yield Row(f"{name}.conv1d.bias", "l")
     yield from linear(f"{name}.in_proj", "(2 l)", "h", biased)
     yield from linear(f"{name}.x_proj", "R+2*o", "l")
-    word = "linear" if runs_time_steps(m, normed) else "linear, read"
+    word = "linear" if runs_time_steps(m, norms) else "linear, read"
     yield Row(f"{name}.dt_proj.weight", "l R", word)
     yield Row(f"{name}.dt_proj.bias", "l", word)
     yield from linear(f"{name}.out_proj", "h", "l", biased)
-    if normed:
+    if norms == "trained":
         yield from rms_norm(f"{name}.dt_layernorm", "R")
         yield from rms_norm(f"{name}.b_layernorm", "o")
         yield from rms_norm(f"{name}.c_layernorm", "o")
@@ -56,32 +57,32 @@ def forward(m: Structure, ids: Tensor) -> Tensor:
     return causal_lm(m, lambda: model(m, ids), "backbone.embeddings", casts=True)
 
 
-def model(m: Structure, ids: Tensor) -> Tensor:
+def model(m: Structure, ids: Tensor, norms: str = "") -> Tensor:
     with scope("backbone"):
         x = inputs_embeds = embed(ids, "embeddings")
         for _ in m.layers("layers"):
-            x = m.layer(block, x)
+            x = m.layer(block, x, norms)
         x = rms(x, "norm_f")
         del inputs_embeds
         return x
 
 
-def block(m: Structure, x: Tensor) -> Tensor:
+def block(m: Structure, x: Tensor, norms: str) -> Tensor:
     residual = x
     x = rms(cast(x, m.dtype, "input of the norm"), "norm")
     if m.has("fp32_residual"):
         residual = cast(residual, "fp32", "stream in fp32")
-    x = mixer(m, x, "mixer")
+    x = mixer(m, x, "mixer", norms)
     return residual + x
 
 
-def mixer(m: Structure, x: Tensor, name: str, normed: bool = False) -> Tensor:
-    """MambaMixer; normed: Jamba's, with norms of the time step, B and C."""
+def mixer(m: Structure, x: Tensor, name: str, norms: str = "") -> Tensor:
+    """MambaMixer; norms: of the time step, B and C, `trained` (Jamba) or `fixed` (Falcon-Mamba)."""
     with scope(name):
         dtype = x.dtype
         projected = swap(project(x, "in_proj"), "b (2 l) s")
         a = neg(exp(cast(weight("A_log"), "fp32")))
-        if m.run == "training" and not normed:
+        if m.run == "training" and norms != "trained":
             for_the_kernel()
         x, gate = split(projected, 1, ["l", "l"])
         x = remembered_conv1d(m, x, m.activation, "l")
@@ -89,12 +90,13 @@ def mixer(m: Structure, x: Tensor, name: str, normed: bool = False) -> Tensor:
             x = piece(x, 2, "s")
         x = swap(x, "b s l")
         time_step, b, c = split(project(x, "x_proj"), 2, ["R", "o", "o"])
-        if normed:
-            time_step, b, c = rms(time_step, "dt_layernorm"), rms(b, "b_layernorm"), rms(c, "c_layernorm")
-        if runs_time_steps(m, normed):
+        if norms:
+            norm = rms if norms == "trained" else weightless
+            time_step, b, c = norm(time_step, "dt_layernorm"), norm(b, "b_layernorm"), norm(c, "c_layernorm")
+        if runs_time_steps(m, norms):
             time_step = time_steps_by_layer(time_step)
         with scope("dt_proj"):
-            if not runs_time_steps(m, normed):
+            if not runs_time_steps(m, norms):
                 time_step = time_steps(m, read("weight"), time_step)
             bias = cast(read("bias"), "fp32", "bias in fp32")
         if current().single:
@@ -109,9 +111,15 @@ def mixer(m: Structure, x: Tensor, name: str, normed: bool = False) -> Tensor:
         return project(cast(swap(out, "b s l"), dtype), "out_proj")
 
 
-def runs_time_steps(m: Structure, normed: bool) -> bool:
-    """Whether dt_proj is run as a layer, its bias taken off again: Jamba's way with quantised weights."""
-    return normed and bool(m.stored.scheme)
+def weightless(x: Tensor, name: str) -> Tensor:
+    """FalconMambaWeightlessRMSNorm."""
+    with scope(name):
+        return l2_norm(x)
+
+
+def runs_time_steps(m: Structure, norms: str) -> bool:
+    """Whether dt_proj is run as a layer, its bias taken off again, with quantised weights: not Mamba's own way."""
+    return bool(norms) and bool(m.stored.scheme)
 
 
 def time_steps_by_layer(x: Tensor) -> Tensor:

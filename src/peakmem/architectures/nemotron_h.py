@@ -49,18 +49,23 @@ def attention_rows(m: Structure) -> Iterator[Row]:
     yield from linear("mixer.o_proj", "h", "(a d)")
 
 
-def mixer_rows(m: Structure) -> Iterator[Row]:
-    """NemotronHMamba2Mixer: gate, convolved part and time steps in one projection."""
+def mixer_rows(m: Structure, name: str = "mixer", normed: bool = True,
+               output_biased: bool | None = None) -> Iterator[Row]:
+    """NemotronHMamba2Mixer: gate, convolved part and time steps in one projection.
+
+    normed: the scan's output has a norm; output_biased: the last projection's bias, where it is not the first's.
+    """
     biased = m.has("mixer_bias")
-    yield Row("mixer.dt_bias", HEADS)
-    yield Row("mixer.A_log", HEADS)
-    yield Row("mixer.D", HEADS)
-    yield Row("mixer.conv1d.weight", "am*em+2*Gm*o 1 q")
+    yield Row(f"{name}.dt_bias", HEADS)
+    yield Row(f"{name}.A_log", HEADS)
+    yield Row(f"{name}.D", HEADS)
+    yield Row(f"{name}.conv1d.weight", "am*em+2*Gm*o 1 q")
     if m.has("conv_bias"):
-        yield Row("mixer.conv1d.bias", "am*em+2*Gm*o")
-    yield from linear("mixer.in_proj", "2*am*em+2*Gm*o+am", "h", biased)
-    yield from rms_norm("mixer.norm", "(Gm rm em)")
-    yield from linear("mixer.out_proj", "h", "(Gm rm em)", biased)
+        yield Row(f"{name}.conv1d.bias", "am*em+2*Gm*o")
+    yield from linear(f"{name}.in_proj", "2*am*em+2*Gm*o+am", "h", biased)
+    if normed:
+        yield from rms_norm(f"{name}.norm", "(Gm rm em)")
+    yield from linear(f"{name}.out_proj", "h", "(Gm rm em)", biased if output_biased is None else output_biased)
 
 
 def sparse_rows(m: Structure) -> Iterator[Row]:
@@ -122,33 +127,46 @@ def norm(x: Tensor, name: str) -> Tensor:
         return cast(mul(cast(weight("weight"), "fp32", "weight in fp32"), h, "output in fp32"), x.dtype, "output")
 
 
-def mixer(m: Structure, x: Tensor) -> Tensor:
-    """NemotronHMamba2Mixer."""
-    with scope("mixer"):
+def mixer(m: Structure, x: Tensor, name: str = "mixer", act: str = "silu") -> Tensor:
+    """NemotronHMamba2Mixer. name: of the module; act: after the convolution."""
+    with scope(name):
         dtype = x.dtype
         projected = project(x, "in_proj")
-        a = neg(exp(cast(weight("A_log"), "fp32")))
-        gate, x, dt = split(projected, 2, [("Gm", "rm", "em"), "am*em+2*Gm*o", ("Gm", "rm")])
-        x = remembered_conv1d(m, swap(x, "b am*em+2*Gm*o s"), "silu", "am*em+2*Gm*o")
-        if m.run == "inference" and not current().single:
-            x = piece(x, 2, "s")
-        x = swap(x, "b s am*em+2*Gm*o")
-        x, b, c = split(x, 2, [("Gm", "rm", "em"), ("Gm", "o"), ("Gm", "o")])
-        if current().single:
-            kept = state("state", f"b {HEADS} em o")
-            x, b, c = view(select(x, 1), f"b {HEADS} em"), view(select(b, 1), "b Gm o"), view(select(c, 1), "b Gm o")
-            out = selective_state_update(kept, x, select(dt, 1), a, b, c, weight("D"), weight("dt_bias"))
-            out, scanned = view(out, "b s (Gm rm em)"), None
-        else:
-            scanned = chunk_scan(m, view(x, f"b s {HEADS} em"), dt, a, view(b, "b s Gm o"), view(c, "b s Gm o"),
-                                   weight("D"), weight("dt_bias"))
-            if scanned[1] is not None:
-                state("state", f"b {HEADS} em o", scanned[1].dtype)
-            out = reshape(scanned[0], "b s (Gm rm em)")
+        out, gate, variables = scanned(m, projected, act, [])
         out = gated_norm(out, gate, "norm")
         out = project(cast(out, dtype), "out_proj")
-        del scanned
+        del variables
         return out
+
+
+def scanned(m: Structure, projected: Tensor, act: str, given: list[Tensor],
+            gates: bool = False) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:
+    """Convolution and scan of the mixer's projected input: the output, the gate, other variables of its forward().
+
+    given: what was projected, a variable until the scan's parts are split; gates: a single token's scan is gated.
+    """
+    a = neg(exp(cast(weight("A_log"), "fp32")))
+    gate, x, dt = split(projected, 2, [("Gm", "rm", "em"), "am*em+2*Gm*o", ("Gm", "rm")])
+    x = remembered_conv1d(m, swap(x, "b am*em+2*Gm*o s"), act, "am*em+2*Gm*o")
+    if m.run == "inference" and not current().single:
+        x = piece(x, 2, "s")
+    x = swap(x, "b s am*em+2*Gm*o")
+    x, b, c = split(x, 2, [("Gm", "rm", "em"), ("Gm", "o"), ("Gm", "o")])
+    given.clear()
+    last = None
+    if current().single:
+        kept = state("state", f"b {HEADS} em o")
+        x, b, c = view(select(x, 1), f"b {HEADS} em"), view(select(b, 1), "b Gm o"), view(select(c, 1), "b Gm o")
+        z = view(gate, f"b {HEADS} em") if gates else None
+        out = selective_state_update(kept, x, select(dt, 1), a, b, c, weight("D"), weight("dt_bias"), z)
+        out = view(out, "b s (Gm rm em)")
+        return out, gate, (a, x, dt, b, c)
+    out, last = chunk_scan(m, view(x, f"b s {HEADS} em"), dt, a, view(b, "b s Gm o"), view(c, "b s Gm o"),
+                           weight("D"), weight("dt_bias"))
+    if last is not None:
+        state("state", f"b {HEADS} em o", last.dtype)
+    made = out
+    return reshape(out, "b s (Gm rm em)"), gate, (a, x, dt, b, c, made, last)
 
 
 def gated_norm(x: Tensor, gate: Tensor, name: str) -> Tensor:

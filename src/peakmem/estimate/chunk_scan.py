@@ -12,7 +12,7 @@ from peakmem.estimate.delta_ops import cumsum, exp, masked_fill, pad_tokens, sof
 from peakmem.estimate.einsum import einsum
 from peakmem.estimate.layout import Dims
 from peakmem.estimate.node import Node
-from peakmem.estimate.ops import add, cast, mul, sub
+from peakmem.estimate.ops import activation, add, cast, mul, sub
 from peakmem.estimate.positions import made
 from peakmem.estimate.selective_scan import outer
 from peakmem.estimate.shapes import (
@@ -120,8 +120,11 @@ def before_the_first(x: Tensor) -> Tensor:
 
 
 def selective_state_update(state: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, d: Tensor,
-                           dt_bias: Tensor) -> Tensor:
-    """One token: x: (b, heads, em), dt: (b, heads), b and c: (b, Gm, o). The new state is copied over the old one."""
+                           dt_bias: Tensor, z: Tensor | None = None) -> Tensor:
+    """One token: x, z: (b, heads, em), dt: (b, heads), b and c: (b, Gm, o). The new state is copied over the old one.
+
+    z: what gates the output, if anything does.
+    """
     full = f"b {HEADS} em o"
     bias = cast(expand(view(dt_bias, f"{HEADS} 1"), f"{HEADS} em"), dt.dtype)
     dt = outer(view(dt, f"b {HEADS} 1"), bias, f"b {HEADS} em", "time step")
@@ -138,8 +141,11 @@ def selective_state_update(state: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: T
     out = bmm(view(new, "(b Gm rm) em o"), view(c, "(b Gm rm) o 1"))
     out = view(out, f"b {HEADS} em")
     out = cast(add(out, mul(x, view(d, f"{HEADS} 1"), "input·D"), "with input·D"), out.dtype)
-    del decay, change, update, new
-    return out
+    if z is not None:
+        out = mul(out, activation(z, "silu"), "gated")
+    low = cast(out, x.dtype)
+    del decay, change, update, new, out
+    return low
 
 
 def of_each_head(x: Tensor) -> Tensor:

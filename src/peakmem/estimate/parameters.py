@@ -19,7 +19,8 @@ from peakmem.estimate.stored import HEADS as OUTPUTS, LINEAR, is_bank, is_packed
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Parameter, Tape, Tensor
 
-NO_ADAPTER_ON = dict.fromkeys(("mamba", "mamba2", "nemotron_h"), "layers.*.mixer.out_proj")
+NO_ADAPTER_ON = {**dict.fromkeys(("mamba", "mamba2", "nemotron_h", "falcon_mamba"), "layers.*.mixer.out_proj"),
+                 "falcon_h1": "layers.*.mamba.out_proj"}
 """peft 0.21.2, tuners/tuners_utils.py, _check_lora_target_modules_mamba."""
 HEADS = (*OUTPUTS, "classifier")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from peakmem.estimate.experts import divide_in_place, topk
 from peakmem.estimate.layout import Dims, dims
 from peakmem.estimate.node import Node
-from peakmem.estimate.ops import activation, add, cast, scale, shift, softmax, total_over
+from peakmem.estimate.ops import activation, add, cast, promote, scale, shift, softmax, total_over
 from peakmem.estimate.param_adapters import router_delta, router_weight
 from peakmem.estimate.positions import made
 from peakmem.estimate.shapes import contiguous, view
@@ -122,10 +122,11 @@ def largest(x: Tensor, keep: bool = False) -> Tensor:
 def quotient(x: Tensor, y: Tensor) -> Tensor:
     """x / y: keeps both; the divisor's gradient is `-grad * ((x / y) / y)`, made first (DivBackward0)."""
     n = Node("div", x, y)
+    dtype = promote(x, y)
     if n.needs(1):
         n.saves(x, f"gradient of the divisor in {n.scope}")
     n.saves(y, f"gradients of the division in {n.scope}")
-    out = n.makes(x.dims, x.dtype, None, "shares")
-    n.gradient(1, dims=x.dims, temporaries=((x.dims, x.dtype),) * 3)
-    n.gradient(0)
+    out = n.makes(x.dims, dtype, None, "shares")
+    n.gradient(1, dims=x.dims, dtype=dtype, temporaries=((x.dims, dtype),) * 3)
+    n.gradient(0, dtype=dtype)
     return n.output(out)

@@ -25,7 +25,7 @@ from peakmem.quantity import counted, exact
 from peakmem.setup import Setup
 from peakmem.tables.quantised import SCHEMES
 
-RECURRENT = frozenset({"av", "am", "l", "o", "zc"})
+RECURRENT = frozenset({"av", "am", "l", "o", "q", "zc"})
 
 
 def served(model: Model, setup: Setup) -> tuple[Model, Setup]:

@@ -20,15 +20,16 @@ MOST_HEADS = 1024
 """Most heads where each has modules of its own, which are interpreted one by one."""
 
 
-def decoder(f: Fields, *switches: str, act: str = "hidden_act") -> Sizes:
-    """What all of them have in common."""
-    heads = f.count("num_attention_heads")
+def decoder(f: Fields, *switches: str, act: str = "hidden_act", turned: bool = True) -> Sizes:
+    """What all of them have in common; turned: they have rotary positions."""
+    heads, size = f.count("num_attention_heads"), head_size(f)
+    kinds = rope_switches(f) if turned else frozenset()
     return {
         "layers": f.count("num_hidden_layers"), "hidden": f.count("hidden_size"), "heads": heads,
-        "kv_heads": kv_heads(f, heads), "head_size": even(f, "the head size", head_size(f)),
+        "kv_heads": kv_heads(f, heads), "head_size": even(f, "the head size", size) if turned else size,
         "feed_forward": f.count("intermediate_size"), "vocabulary": f.count("vocab_size"),
         "tied": f.flag("tie_word_embeddings"), "activation": f.activation(act),
-        "attention_dropout": f.fraction("attention_dropout"), "switches": frozenset(switches) | rope_switches(f),
+        "attention_dropout": f.fraction("attention_dropout"), "switches": frozenset(switches) | kinds,
     }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from peakmem.readers.defaults_encoders import ENCODER_ALIASES, ENCODERS
+from peakmem.readers.defaults_hybrids import HYBRIDS
 from peakmem.readers.defaults_kin import KIN, KIN_ALIASES
 from peakmem.readers.defaults_llama_kin import LLAMA_KIN, LLAMA_KIN_ALIASES
 from peakmem.readers.defaults_pictures import PICTURES
@@ -86,6 +87,7 @@ DEFAULTS: Mapping[str, Row] = {
                     "tie_word_embeddings": True},
     "gptj": _GPTJ, "codegen": _GPTJ,
     **RECENT,
+    **HYBRIDS,
     **KIN,
     **ENCODERS,
     **LLAMA_KIN,

@@ -39,6 +39,9 @@ relative           DeBERTa: distances are scored    c2p, p2c       content again
 shared_keys        with the projections of content  buckets        large distances by their logarithm
 norm_relative      a norm on the table of distances position_input positions are added to the embeddings, too
 token_types        so are token types
+unturned           attention that knows no positions, where others of the family turn heads
+mixer_norm         Falcon-H1: a norm of the scan's output, its gate before it or after it (norm_before_gate)
+mixer_output_bias  Falcon-H1: a bias of the scan's last projection, apart from its first (mixer_bias)
 
 `feed_forward` is that of the dense layers, or of an expert where all layers are experts. `positions` are rows of a
 learned table (OPT: two more than positions). `Model.sizes` of OPT: "e", width of the word embeddings.
@@ -72,6 +75,8 @@ FAMILIES: Mapping[str, str] = {
     "glm_moe_dsa": "mixtures.glm_moe_dsa", "gpt_oss": "mixtures.gpt_oss", "llama4_text": "mixtures.llama4",
     "qwen3_next": "recurrent.qwen3_next", "qwen3_5_text": "recurrent.qwen3_5", "mamba": "recurrent.mamba",
     "mamba2": "recurrent.mamba2",
+    "bamba": "hybrids.bamba", "falcon_h1": "hybrids.falcon_h1", "falcon_mamba": "recurrent.mamba",
+    "granitemoehybrid": "hybrids.granitemoehybrid", "lfm2": "hybrids.lfm2", "lfm2_moe": "hybrids.lfm2_moe",
     "jamba": "recurrent.jamba", "nemotron_h": "recurrent.nemotron_h", "nemotron-nas": "nemotron_nas.nemotron_nas",
     "ministral": "kin.ministral", "seed_oss": "kin.seed_oss", "glm": "kin.glm", "glm4": "kin.glm4", "olmo": "kin.olmo",
     "olmo3": "kin.olmo3", "olmoe": "kin.olmoe", "smollm3": "kin.smollm3", "minimax_m2": "kin.minimax_m2",

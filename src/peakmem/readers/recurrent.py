@@ -114,7 +114,7 @@ def mamba2(f: Fields) -> Sizes:
 def jamba(f: Fields) -> Sizes:
     """Jamba: Mamba layers, one in eight with attention, and experts in every other layer."""
     f.notes.append(SCAN.format("token by token"))
-    sizes = {**decoder(f, *router(f)), **experts(f, "num_experts")}
+    sizes = {**decoder(f, *router(f), turned=False), **experts(f, "num_experts")}
     every, at = f.count("attn_layer_period"), f.count("attn_layer_offset", least=0)
     sparse, first = f.count("expert_layer_period"), f.count("expert_layer_offset", least=0)
     for offset, period in (("attn_layer_offset", "attn_layer_period"), ("expert_layer_offset", "expert_layer_period")):

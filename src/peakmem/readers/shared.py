@@ -106,7 +106,8 @@ def rotary_part(f: Fields, size: int, field: str, default: float, exact: bool = 
 
 def experts(f: Fields, count_name: str, least: int = 1, chosen: str = "num_experts_per_tok") -> Sizes:
     """Experts, and how many of them each token meets. Errors: Impossible."""
-    count, met = f.count(count_name, least=least), f.count(chosen)
+    count = f.count(count_name, least=least)
+    met = f.count(chosen, least=min(count, 1))
     if count and met > count:
         raise Impossible(f"{f.file}: {f.said(chosen)} is more than {f.said(count_name)}")
     return {"experts": count, "experts_per_token": met if count else 0}

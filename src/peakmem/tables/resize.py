@@ -18,6 +18,9 @@ SIZES = ("layers", "hidden", "heads", "kv_heads", "head_size", "feed_forward", "
 BARTS = ("bart", "mbart", "marian", "pegasus", "m2m_100")
 ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "mpnet", "modernbert",
             "deberta-v2")
+UNTURNED = ("mamba", "mamba2", "falcon_mamba", "jamba", "nemotron_h")
+MULTIPLES = ("jamba", "granitemoehybrid", "bamba")
+"""Whose Mamba is a whole number of times as wide as the model."""
 
 
 def resize(model: Model, /, **given: Any) -> Model:
@@ -109,8 +112,21 @@ def _widths(model: Model, sizes: dict[str, int], new: dict[str, Any], notes: lis
         if heads % 4:
             raise Impossible(f"--heads {heads:,} is no multiple of 4, the parts of {model.name}'s projection")
         new["sizes"] = {**model.sizes, "as": heads // 4}
+    if model.architecture in MULTIPLES and hidden != model.hidden:
+        new["sizes"] = {**model.sizes, **_wider(model, hidden)}
     if model.rotary_size and "head_size" in new:
         new["rotary_size"] = max(2, model.rotary_size * new["head_size"] // model.head_size // 2 * 2)
+
+
+def _wider(model: Model, hidden: int) -> dict[str, int]:
+    """Mamba's channels, or its heads of the same size, in proportion. Errors: Impossible."""
+    letter = "am" if "am" in model.sizes else "l"
+    groups = model.sizes.get("Gm", 1)
+    count, rest = divmod(model.sizes[letter] * hidden, model.hidden)
+    if rest or not count or count % groups:
+        raise Impossible(f"{model.name}: --hidden {hidden:,} is no size that {model.sizes[letter]:,} "
+                         f"{'heads' if letter == 'am' else 'channels'} of Mamba follow; write a config.json")
+    return {letter: count, **({"rm": count // groups} if letter == "am" else {})}
 
 
 def _kinds(model: Model, layers: int) -> tuple[str, ...]:
@@ -145,8 +161,8 @@ def _consistent(model: Model) -> None:
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} has as many as --heads {model.heads:,}")
     rotary = model.architecture == "modernbert" or model.architecture not in (
         "gpt2", "gpt_neo", "opt", *ENCODERS, *BARTS, "t5", "mt5", "clip", "whisper", "bloom", "mpt", "gpt_bigcode",
-        "mamba", "mamba2")
-    if rotary and not pictures and model.head_size % 2:
+        *UNTURNED)
+    if rotary and not pictures and model.head_size % 2 and "unturned" not in model.switches:
         refuse(f"--head-size {model.head_size:,} is odd; rotary positions need an even number")
     if model.experts_per_token > model.experts:
         refuse(f"--experts-per-token {model.experts_per_token:,} is more than --experts {model.experts:,}")
