@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from peakmem import estimate
-from peakmem.errors import Impossible
+from peakmem.errors import Impossible, Unreadable
 from peakmem.estimate import program_of
 from peakmem.estimate.envelope import envelope
 from peakmem.estimate.replay import replay, size, value
@@ -120,3 +120,14 @@ def test_a_pattern_of_another_length_is_refused(changes: dict[str, Any], words: 
 def test_offsets_beyond_their_period_are_refused(field: str) -> None:
     with pytest.raises(Impossible, match=field):
         from_config(JAMBA | {field: 3, "attn_layer_period": 3, "expert_layer_period": 3})
+
+
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"expand": 3}, "expand 3 times hidden_size 48 must be num_heads 6 times head_dim 16"),
+    ({"head_dim": 8}, "must be num_heads 6 times head_dim 8"),
+    ({"n_groups": 4}, "n_groups 4 must divide num_heads 6"),
+    ({"hidden_act": "gelu"}, "peakmem knows silu in Mamba 2"),
+])
+def test_what_mamba_2_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises((Impossible, Unreadable), match=words):
+        from_config(TINY["tiny-mamba2/amp/eager/plain/b3s33"]["config"] | changes)

@@ -1,4 +1,4 @@
-"""Presets of DeepSeek, Kimi, gpt-oss, Llama 4, Qwen3-Next, Mamba, Jamba and Nemotron-H: one model each."""
+"""Presets of DeepSeek, Kimi, gpt-oss, Llama 4, Qwen3-Next, Mamba 1 and 2, Jamba and Nemotron-H: one model each."""
 
 from __future__ import annotations
 
@@ -52,6 +52,8 @@ ROWS: tuple[Preset, ...] = (
     Preset("mamba-790m", mamba(48, 1536), 793204224, f"{HUB}state-spaces/mamba-790m-hf"),
     Preset("mamba-1.4b", mamba(48, 2048), 1372178432, f"{HUB}state-spaces/mamba-1.4b-hf"),
     Preset("mamba-2.8b", mamba(64, 2560), 2768345600, f"{HUB}state-spaces/mamba-2.8b-hf"),
+    Preset("mamba-codestral-7b", {"model_type": "mamba2"}, 7285403648,
+           f"{DEFAULT}; as many parameters as mistral.ai/news/codestral-mamba gives", ("mamba-codestral-7b-v0.1",)),
     Preset("jamba-1.5-mini", {"model_type": "jamba"}, 51570323328, f"{HUB}ai21labs/AI21-Jamba-1.5-Mini",
            ("jamba-v0.1", "ai21-jamba-1.5-mini", "jamba")),
 )
