@@ -23,7 +23,7 @@ LATER = (
     "ministral mt5 nemotron_h olmo olmo3 olmoe qwen2_moe seed_oss smollm3 xlm-roberta mamba2 "
     "internvl idefics3 smolvlm bart m2m_100 marian mbart pegasus "
     "mistral3 deberta-v2 paligemma codegen apertus "
-    "granitemoehybrid bamba falcon_h1 falcon_mamba lfm2 lfm2_moe"
+    "granitemoehybrid bamba falcon_h1 falcon_mamba lfm2 lfm2_moe zamba2"
 ).split()
 """Values of model_type in the grid; later ones come last, so that the points before keep their names."""
 SEQ2SEQ = ("t5", "bart", "m2m_100", "marian", "mbart", "pegasus")

@@ -68,6 +68,10 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "falcon_h1, norms": BASE | STATES | {"model_type": "falcon_h1", "mamba_d_ssm": 96, "mamba_rms_norm": True},
     "falcon_mamba": BASE | {"model_type": "falcon_mamba", "state_size": 5, "expand": 3, "time_step_rank": 7,
                             "conv_kernel": 3},
+    "zamba2": BASE | {
+        "model_type": "zamba2", "num_hidden_layers": 4, "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"],
+        "num_key_value_heads": 6, "n_mamba_heads": 6, "mamba_ngroups": 3, "mamba_d_state": 5, "mamba_d_conv": 3,
+        "chunk_size": 16, "adapter_rank": 7, "use_shared_attention_adapter": True, "use_mem_rope": True},
     "lfm2_moe": BASE | EXPERTS | {
         "model_type": "lfm2_moe", "layer_types": ["conv", "full_attention", "conv"], "num_experts": 4,
         "num_dense_layers": 1, "conv_L_cache": 4},

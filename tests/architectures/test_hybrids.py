@@ -1,4 +1,4 @@
-"""Granite 4, Bamba, Falcon-H1, Falcon-Mamba, LFM2: parameters, traced steps, states, and what their files may say."""
+"""Granite 4, Bamba, Falcon-H1, Falcon-Mamba, Zamba2, LFM2: parameters, traced steps, states, what files may say."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ BASE: dict[str, Any] = {"hidden_size": 40, "intermediate_size": 56, "num_hidden_
                         "num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": 0}
 MAMBA: dict[str, Any] = {"mamba_n_heads": 4, "mamba_d_head": 20, "mamba_n_groups": 2, "mamba_d_state": 6,
                          "mamba_chunk_size": 16}
+ZAMBA: dict[str, Any] = {
+    "n_mamba_heads": 4, "mamba_ngroups": 2, "mamba_d_state": 6, "chunk_size": 16, "adapter_rank": 7,
+    "num_hidden_layers": 7, "layers_block_type": ["mamba", "hybrid", "hybrid", "mamba", "hybrid", "hybrid", "mamba"]}
 MIXED = ["mamba", "attention", "linear_attention", "full_attention"]
 CONV = ["conv", "full_attention", "conv", "attention"]
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -37,6 +40,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
                          "projectors_bias": True},
     "falcon_mamba": {"model_type": "falcon_mamba", "state_size": 6, "use_bias": True, "expand": 16,
                      "intermediate_size": 72},
+    "zamba2": {"model_type": "zamba2", **ZAMBA},
+    "zamba2, adapters": {"model_type": "zamba2", **ZAMBA, "num_mem_blocks": 2, "use_shared_attention_adapter": True,
+                         "use_mem_rope": True, "add_bias_linear": True, "num_key_value_heads": 4},
     "lfm2": {"model_type": "lfm2", "full_attn_idxs": [1, 3], "block_multiple_of": 8, "conv_bias": True},
     "lfm2, older names": {"model_type": "lfm2", "layer_types": CONV, "block_ff_dim": 100, "block_multiple_of": 16,
                           "block_ffn_dim_multiplier": 1.3, "tie_embedding": False},
@@ -103,6 +109,10 @@ def test_adapters_where_peft_refuses_them(variant: str) -> None:
     ("bamba", {"z_loss_coefficient": 1e-4}, "adds a term to the loss"),
     ("bamba", {"attn_layer_indices": [1, True]}, "give a list of layer numbers"),
     ("falcon_h1", {"mamba_d_ssm": 90}, "mamba_d_ssm 90 must be mamba_n_heads 4 times mamba_d_head 20"),
+    ("zamba2", {"n_mamba_heads": 6}, "must be n_mamba_heads 6 times mamba_headdim 13"),
+    ("zamba2", {"attention_head_dim": 10}, "4 times attention_head_dim 10"),
+    ("zamba2", {"layers_block_type": None}, "there are 54 layers"),
+    ("zamba2, adapters", {"num_key_value_heads": 2}, "adds to keys that are as wide as queries"),
     ("lfm2", {"full_attn_idxs": 3}, "give a list of layer numbers"),
     ("lfm2", {"block_ffn_dim_multiplier": "1"}, "give a number above 0, or null"),
     ("lfm2_moe", {"output_router_logits": True}, "handed out"),
@@ -111,6 +121,38 @@ def test_adapters_where_peft_refuses_them(variant: str) -> None:
 def test_what_the_classes_or_we_do_not_know_is_refused(variant: str, changes: dict[str, Any], words: str) -> None:
     with pytest.raises((Impossible, Unreadable), match=words):
         from_config(BASE | VARIANTS[variant] | changes)
+
+
+@pytest.mark.parametrize(("settings", "words"), [
+    ({"checkpoint": "full"}, "within their own recomputation"),
+    ({"shard": "fsdp2", "gpus": 8}, "which layer of Zamba2 owns"),
+    ({"weights": "nf4", "lora_rank": 4, "lora_targets": ("in_proj",)}, "is packed is not known"),
+    ({"lora_rank": 4}, "adapters of its own"),
+    ({"lora_rank": 4, "lora_targets": ("gate_up_proj",)}, "adapters of its own"),
+    ({"tied": "no"}, "then shares no block"),
+])
+def test_what_shared_blocks_make_of_levers_is_refused(settings: dict[str, Any], words: str) -> None:
+    model = from_config(BASE | VARIANTS["zamba2"])
+    if "tied" in settings:
+        model, settings = resize(model, **settings), {}
+    with pytest.raises(Impossible, match=words):
+        estimate(model, sequence=16, **settings)
+
+
+def test_no_layer_of_zamba2_shares_a_block_alone() -> None:
+    """Its Mamba layers, and hybrid ones with blocks of their own, take checkpointing and heads of their own or not."""
+    alone = BASE | VARIANTS["zamba2"] | {"layers_block_type": ["mamba"] * 7}
+    assert estimate(from_config(alone), sequence=16, checkpoint="full").peak.bytes
+    apart = BASE | VARIANTS["zamba2"] | {"num_mem_blocks": 4, "tie_word_embeddings": False}
+    assert estimate(from_config(apart), sequence=16).peak.bytes
+
+
+def test_heads_of_zamba2_are_twice_as_wide_as_the_model() -> None:
+    model = from_config(BASE | VARIANTS["zamba2"])
+    wider = resize(model, hidden=80)
+    assert (wider.heads, wider.head_size, wider.sizes["am"]) == (8, 20, 8)
+    with pytest.raises(Impossible, match="twice --hidden 40"):
+        resize(model, heads=8)
 
 
 @pytest.mark.parametrize("variant", ["granite 4", "bamba"])
@@ -129,3 +171,11 @@ def test_heads_of_an_odd_size_are_for_attention_without_positions() -> None:
     assert from_config(odd).head_size == 5
     with pytest.raises(Impossible, match="even number"):
         from_config(odd | {"position_embedding_type": "rope"})
+
+
+@pytest.mark.parametrize("config", [{"model_type": "ernie4_5", "head_dim": 12}, VARIANTS["lfm2"]])
+def test_dropout_asked_for_is_not_where_a_class_has_none(config: dict[str, Any]) -> None:
+    """Ernie4_5Attention and Lfm2Attention call the kernel with dropout 0.0, whatever the configuration says."""
+    model = from_config(BASE | config)
+    peaks = [estimate(model, sequence=32, attention="eager", dropout=dropout).peak.bytes for dropout in (0.0, 0.1)]
+    assert peaks[0] == peaks[1]

@@ -27,7 +27,7 @@ OTHERS = sorted(p for p in CONFIGS.glob("*.json") if json.loads(p.read_text()).g
 
 OWN_WORDS = {"deepseek_v2", "deepseek_v3", "deepseek_v4", "glm_moe_dsa", "glm4_moe_lite", "mimo_v2_flash",
              "gemma4_text", "llama4_text", "qwen3_next", "mamba", "mamba2", "jamba", "nemotron_h",
-             "granitemoehybrid", "bamba", "falcon_h1", "falcon_mamba", "lfm2", "lfm2_moe"}
+             "granitemoehybrid", "bamba", "falcon_h1", "falcon_mamba", "zamba2", "lfm2", "lfm2_moe"}
 """Families whose heads and layers have names of their own: tests/architectures/test_recent.py and test_hybrids.py
 compare parameters."""
 

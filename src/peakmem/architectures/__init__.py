@@ -54,7 +54,7 @@ CODE = {
     ("jamba", "transformers"): "jamba",
     ("nemotron_h", "transformers"): "nemotron_h",
     ("granitemoehybrid", "transformers"): "granitemoehybrid",
-    **{(name, "transformers"): name for name in ("bamba", "falcon_h1", "falcon_mamba")},
+    **{(name, "transformers"): name for name in ("bamba", "falcon_h1", "falcon_mamba", "zamba2")},
     **{(name, "transformers"): "lfm2" for name in ("lfm2", "lfm2_moe")},
     ("nemotron-nas", "transformers"): "nemotron_nas",
     **{(name, "transformers"): name for name in (

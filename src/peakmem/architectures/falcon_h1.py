@@ -116,7 +116,7 @@ def mixer(m: Structure, x: Tensor) -> Tensor:
         dtype = x.dtype
         given = [scale(x, "input, scaled")]
         projected = project(given[0], "in_proj")
-        factors = Tensor(dims(f"1 1 {PROJECTED}"), m.dtype, (PROJECTED,), None)
+        factors = Tensor(dims(f"1 1 {PROJECTED}"), m.buffer_dtype, (PROJECTED,), None)
         projected = mul(projected, factors, "projected, scaled")
         normed, single = m.has("mixer_norm"), bool(current().single)
         out, gate, variables = scanned(m, projected, m.activation, given, gates=not normed)

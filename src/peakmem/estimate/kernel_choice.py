@@ -117,6 +117,8 @@ def dropouts_of(model: Model, setup: Setup) -> frozenset[str]:
     if setup.run == "inference":
         return frozenset()
     given = given if setup.dropout < 0 else dict.fromkeys(given, setup.dropout)
+    if "undropped" in model.switches:
+        given["attention"] = 0.0
     default = 0.05 if setup.implementation == "litgpt" else 0.0
     given["adapter"] = default if setup.lora_dropout < 0 else setup.lora_dropout
     return frozenset(kind for kind, p in given.items() if p > 0)

@@ -55,7 +55,7 @@ def make_rows(tape: Tape, m: Structure, rows: Iterator[Row], layer: str, fold: s
             waiting = "", []
         shape = dims(row.shape)
         if row.module == "buffer":
-            buffers.append(tape.new(shape, row.dtype or m.shard_dtype or m.dtype, None, row.name))
+            buffers.append(tape.new(shape, row.dtype or m.buffer_dtype, None, row.name))
             continue
         adapted = has_adapter(m, row) and not frozen
         name = f"{module}.base_layer.{leaf}" if adapted else row.name

@@ -96,6 +96,11 @@ class Structure:
     decodes: bool = True  # more than one token is generated: the first one comes from the prompt's forward
     stored: Stored = Stored()  # how linear weights lie in memory, where they are quantised
 
+    @property
+    def buffer_dtype(self) -> str:
+        """Of buffers in the module's dtype: FSDP2's policy casts parameters and inputs alone."""
+        return self.shard_dtype or self.dtype
+
     def has(self, switch: str) -> bool:
         """Whether the architecture's switch is on."""
         return switch in self.switches

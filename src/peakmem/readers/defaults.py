@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from peakmem.readers.defaults_encoders import ENCODER_ALIASES, ENCODERS
-from peakmem.readers.defaults_hybrids import HYBRIDS
+from peakmem.readers.defaults_hybrids import HYBRID_ALIASES, HYBRIDS
 from peakmem.readers.defaults_kin import KIN, KIN_ALIASES
 from peakmem.readers.defaults_llama_kin import LLAMA_KIN, LLAMA_KIN_ALIASES
 from peakmem.readers.defaults_pictures import PICTURES
@@ -127,6 +127,7 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
     "bloom": {"num_hidden_layers": "n_layer", "num_attention_heads": "n_head"},
     "mpt": {"hidden_size": "d_model", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"},
     **RECENT_ALIASES,
+    **HYBRID_ALIASES,
     **KIN_ALIASES,
     **ENCODER_ALIASES,
     **LLAMA_KIN_ALIASES,

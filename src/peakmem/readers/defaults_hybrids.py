@@ -28,6 +28,12 @@ HYBRIDS: Mapping[str, Row] = {
     "falcon_mamba": {"vocab_size": 50280, "hidden_size": 768, "state_size": 16, "num_hidden_layers": 32, "expand": 2,
                      "conv_kernel": 4, "use_bias": False, "use_conv_bias": True, "hidden_act": "silu",
                      "residual_in_fp32": True, "time_step_rank": "auto", "tie_word_embeddings": True},
+    "zamba2": {
+        "vocab_size": 32000, "hidden_size": 2560, "intermediate_size": None, "num_hidden_layers": 54,
+        "num_attention_heads": 32, "num_key_value_heads": None, "hidden_act": "gelu", "attention_dropout": 0.0,
+        "tie_word_embeddings": True, "layers_block_type": None, "mamba_d_state": 64, "mamba_d_conv": 4,
+        "mamba_expand": 2, "mamba_ngroups": 1, "n_mamba_heads": 8, "chunk_size": 256, "add_bias_linear": False,
+        "num_mem_blocks": 1, "use_shared_attention_adapter": False, "adapter_rank": 128, "use_mem_rope": False},
     "lfm2": {
         "vocab_size": 65536, "hidden_size": 2560, "intermediate_size": 12288, "num_hidden_layers": 32,
         "num_attention_heads": 32, "num_key_value_heads": 8, "tie_word_embeddings": True, "conv_bias": False,
@@ -39,3 +45,5 @@ HYBRIDS: Mapping[str, Row] = {
         "conv_bias": False, "conv_L_cache": 3, "num_dense_layers": 2, "num_experts_per_tok": 4, "num_experts": 32,
         "output_router_logits": False, "use_expert_bias": True, "norm_topk_prob": True, "layer_types": None},
 }
+
+HYBRID_ALIASES: Mapping[str, Mapping[str, str]] = {"zamba2": {"head_dim": "attention_head_dim"}}

@@ -39,6 +39,7 @@ relative           DeBERTa: distances are scored    c2p, p2c       content again
 shared_keys        with the projections of content  buckets        large distances by their logarithm
 norm_relative      a norm on the table of distances position_input positions are added to the embeddings, too
 token_types        so are token types
+undropped          attention without dropout, whatever is asked for
 unturned           attention that knows no positions, where others of the family turn heads
 mixer_norm         Falcon-H1: a norm of the scan's output, its gate before it or after it (norm_before_gate)
 mixer_output_bias  Falcon-H1: a bias of the scan's last projection, apart from its first (mixer_bias)
@@ -76,6 +77,7 @@ FAMILIES: Mapping[str, str] = {
     "qwen3_next": "recurrent.qwen3_next", "qwen3_5_text": "recurrent.qwen3_5", "mamba": "recurrent.mamba",
     "mamba2": "recurrent.mamba2",
     "bamba": "hybrids.bamba", "falcon_h1": "hybrids.falcon_h1", "falcon_mamba": "recurrent.mamba",
+    "zamba2": "zamba2.zamba2",
     "granitemoehybrid": "hybrids.granitemoehybrid", "lfm2": "hybrids.lfm2", "lfm2_moe": "hybrids.lfm2_moe",
     "jamba": "recurrent.jamba", "nemotron_h": "recurrent.nemotron_h", "nemotron-nas": "nemotron_nas.nemotron_nas",
     "ministral": "kin.ministral", "seed_oss": "kin.seed_oss", "glm": "kin.glm", "glm4": "kin.glm4", "olmo": "kin.olmo",

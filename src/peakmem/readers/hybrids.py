@@ -167,7 +167,7 @@ def short_convolutions(f: Fields) -> Sizes:
         "layers": f.count("num_hidden_layers"), "hidden": f.count("hidden_size"), "heads": heads,
         "kv_heads": kv_heads(f, heads), "head_size": even(f, "the head size", head_size(f)),
         "vocabulary": f.count("vocab_size"), "tied": f.flag("tie_word_embeddings"), "activation": "silu",
-        "switches": rope_switches(f) | ({"conv_bias"} if f.flag("conv_bias") else set()),
+        "switches": rope_switches(f) | {"undropped"} | ({"conv_bias"} if f.flag("conv_bias") else set()),
         "sizes": {"q": f.count("conv_L_cache")}}
 
 

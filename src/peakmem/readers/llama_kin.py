@@ -81,7 +81,7 @@ def helium(f: Fields) -> Sizes:
 def ernie4_5(f: Fields) -> Sizes:
     """ERNIE 4.5: one switch for all biases, no dropout."""
     biases = ("attention_bias", "output_bias", "mlp_bias") if f.flag("use_bias", null=False) else ()
-    return decoder(f, *biases)
+    return decoder(f, "undropped", *biases)
 
 
 def hunyuan_v1_dense(f: Fields) -> Sizes:

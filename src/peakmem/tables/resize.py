@@ -19,7 +19,7 @@ BARTS = ("bart", "mbart", "marian", "pegasus", "m2m_100")
 ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "mpnet", "modernbert",
             "deberta-v2")
 UNTURNED = ("mamba", "mamba2", "falcon_mamba", "jamba", "nemotron_h")
-MULTIPLES = ("jamba", "granitemoehybrid", "bamba")
+MULTIPLES = ("jamba", "granitemoehybrid", "bamba", "zamba2")
 """Whose Mamba is a whole number of times as wide as the model."""
 
 
@@ -154,6 +154,8 @@ def _consistent(model: Model) -> None:
     fixed = alike or model.architecture in ("falcon", "stablelm", "gpt_bigcode")
     if fixed and model.heads * model.head_size != model.hidden:
         refuse(f"--heads {model.heads:,} × --head-size {model.head_size:,} must be --hidden {model.hidden:,}")
+    if model.architecture == "zamba2" and model.heads * model.head_size != 2 * model.hidden:
+        refuse(f"--heads {model.heads:,} × --head-size {model.head_size:,} must be twice --hidden {model.hidden:,}")
     if "multi_query" in model.switches and model.kv_heads != 1:
         refuse(f"--kv-heads {model.kv_heads:,}: {model.architecture} with multi_query has one")
     alike |= fixed and model.architecture != "stablelm" and not model.switches & {"multi_query", "grouped_qkv"}
