@@ -45,6 +45,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "roberta, untied": ROBERTA | {"tie_word_embeddings": False},
     "t5": T5,
     "t5 1.1": T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    "t5 1.1, saved again": T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": True,
+                                 "scale_decoder_outputs": False},
     "mt5": T5 | {"model_type": "mt5", "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
     "t5, as many layers": T5 | {"num_decoder_layers": None},
 }

@@ -85,9 +85,10 @@ def positions_of_pictures(m: Structure) -> Tensor:
     """get_rope_index; the model keeps by how much text behind pictures is ahead, in place of what it knew before."""
     position_ids = made("3 b s", "int64", "positions in time, height and width")
     rope_deltas = made("b 1", "int64", "steps that pictures save")
-    if (m.run == "inference" or m.step == "first") and rope_deltas.record:
+    if rope_deltas.record:
         rope_deltas.record.kind = "weights"
-        current().remembered[:] = [rope_deltas]
+        if m.run == "inference" or m.step == "first":  # later the one before goes instead, of the same size
+            current().remembered[:] = [rope_deltas]
     return position_ids
 
 

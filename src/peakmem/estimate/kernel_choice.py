@@ -84,7 +84,7 @@ def kernel_of(model: Model, setup: Setup, masked: bool, trained: bool = False) -
     dtype = DTYPES[recipe.autocast or (stream if setup.kbit_prepare == "no" else "fp32")]
     if setup.attention == "flash-package" and dtype == "float32":
         dtype = "bfloat16"  # _flash_attention_forward's callers cast what kbit preparation has made fp32
-    dropout = model.attention_dropout if setup.dropout < 0 else setup.dropout
+    dropout = attention_dropout(model, setup)
     call = Attention(
         dtype=dtype, head=model.head_size, value_head=model.sizes.get("dv", model.head_size), queries=1, keys=1,
         masked=masked, heads=model.heads,
@@ -107,6 +107,12 @@ def chosen(call: Attention, gpu: GPU, only: str) -> str:
     return choose(call, gpu, TORCH, only)
 
 
+def attention_dropout(model: Model, setup: Setup) -> float:
+    """The probability with which attention drops. Some classes have none, whatever their config says."""
+    asked = model.attention_dropout if setup.dropout < 0 else setup.dropout
+    return 0.0 if "undropped" in model.switches else asked
+
+
 def dropouts_of(model: Model, setup: Setup) -> frozenset[str]:
     """By kind; --dropout stands for all of the model's, --lora-dropout for the adapters'.
 
@@ -117,8 +123,7 @@ def dropouts_of(model: Model, setup: Setup) -> frozenset[str]:
     if setup.run == "inference":
         return frozenset()
     given = given if setup.dropout < 0 else dict.fromkeys(given, setup.dropout)
-    if "undropped" in model.switches:
-        given["attention"] = 0.0
+    given["attention"] = attention_dropout(model, setup)
     default = 0.05 if setup.implementation == "litgpt" else 0.0
     given["adapter"] = default if setup.lora_dropout < 0 else setup.lora_dropout
     return frozenset(kind for kind, p in given.items() if p > 0)

@@ -54,7 +54,7 @@ def selective_scan(m: Structure, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c:
         del low, column
         outputs.append(select(view(out, "b l 1"), 2))
     out = stacked(outputs, "b l s", "output of the scan")
-    out = add(out, mul(x, view(d, "l 1"), "input·D"), "with input·D")
+    out = add(out, mul(x, view(d, "1 l 1"), "input·D"), "with input·D")
     out = mul(out, activation(z, "silu"), "gated")
     outputs.clear()
     del discrete_b

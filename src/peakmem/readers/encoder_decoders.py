@@ -10,7 +10,8 @@ from peakmem.readers.shared import Sizes, head_size, layers
 def t5(f: Fields, scales: bool = True) -> Sizes:
     """T5, Flan-T5: the first layer of each stack makes the position bias that all of its layers add.
 
-    The head is always the embedding matrix; a file that says otherwise means that the output isn't scaled.
+    The head is always the embedding matrix; a file that says otherwise means that the output isn't scaled. transformers
+    5 saves such a file as tied, with scale_decoder_outputs false (configuration_t5.py).
     """
     encoder = layers(f, "num_layers")
     decoder = encoder if f.value("num_decoder_layers") is None else layers(f, "num_decoder_layers")
@@ -18,6 +19,8 @@ def t5(f: Fields, scales: bool = True) -> Sizes:
     gated, activation = _feed_forward(f)
     untied = f.value("tie_word_embeddings") is False
     scaled = scales and not untied
+    if scales and "scale_decoder_outputs" in f.given:
+        scaled = f.flag("scale_decoder_outputs", null=False)
     if untied and not scales:
         f.notes.append("tie_word_embeddings false is not followed: mT5's head is always tied")
     elif untied:
