@@ -129,7 +129,7 @@ class Detail:
 class Ledger:
     """The account of one run.
 
-    origin: estimate | trace | measure; run: versions, the model and every setting; notes: what was assumed.
+    origin: estimate | trace; run: versions, the model and every setting; notes: what was assumed.
     phases: live bytes in tensors: step_start, after_forward, forward_peak, after_backward, backward_peak,
     optimizer_peak, step_end (inference: load, prefill_peak, decode_peak).
     """

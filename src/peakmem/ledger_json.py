@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from peakmem.errors import Unreadable, printable
+from peakmem.files import read as read_bytes
 from peakmem.ledger import FORMAT, KINDS, ChartRow, Detail, KindPeak, Ledger, Line, Parameters, Peak, Totals
 
 if TYPE_CHECKING:
@@ -51,14 +52,16 @@ def read(path: str | Path) -> Ledger:
     """A ledger that was written before. Errors: Unreadable: not a ledger, another version, a missing part."""
     if str(path) == "-":
         name, text = "standard input", sys.stdin.read(LARGEST_FILE + 1)
+        too_long = len(text) > LARGEST_FILE
     else:
         name = printable(str(path))
         try:
-            with open(path, encoding="utf-8") as file:
-                text = file.read(LARGEST_FILE + 1)
-        except (OSError, UnicodeDecodeError) as error:
-            raise Unreadable(f"{name}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
-    if len(text) > LARGEST_FILE:
+            raw = read_bytes(path, LARGEST_FILE, streams=True)
+            text = "" if len(raw) > LARGEST_FILE else raw.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise Unreadable(f"{name}: not UTF-8 text") from None
+        too_long = len(raw) > LARGEST_FILE
+    if too_long:
         raise Unreadable(f"{name}: larger than {LARGEST_FILE >> 20} MiB, the limit for a ledger")
     try:
         data = json.loads(text)

@@ -71,7 +71,7 @@ def test_a_file_that_shrinks_or_grows_while_it_is_read(tmp_path: Path, monkeypat
     monkeypatch.setattr(os, "open", shrink)
     assert "not JSON" in refused(path)
     monkeypatch.setattr(os, "open", grow)
-    assert "more than" in refused(path)
+    assert "the limit is" in refused(path)
 
 
 CHILD = """

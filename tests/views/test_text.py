@@ -106,7 +106,7 @@ def test_every_word_must_match_in_name_or_kind() -> None:
 
 def test_an_empty_ledger_has_views_too() -> None:
     nothing = Detail(Peak(0, "", {}), {}, (), ())
-    empty = Ledger("measure", {}, (), Totals(0), {}, Parameters(0, 0, 0), lambda: nothing)
+    empty = Ledger("trace", {}, (), Totals(0), {}, Parameters(0, 0, 0), lambda: nothing)
     assert text.render(empty).startswith("peak 0 B\n")
     assert explain.explain(empty)
     assert compare.compared(empty, empty).equal

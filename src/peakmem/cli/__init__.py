@@ -35,6 +35,8 @@ def main(words: Sequence[str] | None = None) -> int:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by whoever started us; a file opened later would take its number
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+    if hasattr(sys.stdin, "reconfigure"):
+        sys.stdin.reconfigure(errors="surrogateescape")  # whether it is text says whoever reads it
     try:
         code = run(words)
         sys.stdout.flush()

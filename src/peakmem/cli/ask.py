@@ -42,7 +42,7 @@ def is_path(word: str) -> bool:
     if word == "-" or word.startswith((".", "/", "~", "hf://")) or word.endswith((".json", ".safetensors", ".gguf")):
         return True
     try:
-        return os.path.exists(word) and ("/" in word or not _preset(word))
+        return os.path.lexists(word) and ("/" in word or not _preset(word))
     except ValueError:  # a name with a zero byte
         return False
 

@@ -9,7 +9,8 @@ from peakmem.cli.ask import model_of
 from peakmem.cli.estimate_command import MODEL_HELP
 from peakmem.cli.output import say, show
 from peakmem.cli.parser import Parser, Usage, add_settings, settings_of
-from peakmem.errors import Unreadable, printable
+from peakmem.errors import Unreadable
+from peakmem.files import read
 
 
 def parser() -> Parser:
@@ -50,11 +51,9 @@ def log(name: str) -> str:
     """The text of a log. Errors: Unreadable."""
     from peakmem.measured.out_of_memory import MOST
 
+    if name == "-":
+        return sys.stdin.read(MOST + 1)
     try:
-        if name == "-":
-            return sys.stdin.read(MOST + 1)
-        with open(name, encoding="utf-8", errors="replace") as file:
-            return file.read(MOST + 1)
-    except (OSError, ValueError) as error:
-        told = error.strerror if isinstance(error, OSError) else "no such file"
-        raise Unreadable(f"{printable(name)} cannot be read: {told}; give a file with the message, or -") from None
+        return read(name, 4 * MOST, streams=True).decode("utf-8", "replace")
+    except Unreadable as error:
+        raise Unreadable(f"{error}; give a file with the message, or -") from None

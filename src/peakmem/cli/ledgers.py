@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import io
-import os
-import stat
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from peakmem.errors import Unreadable, printable
+from peakmem.files import is_stream, read
 from peakmem.ledger import Ledger
+from peakmem.ledger_json import LARGEST_FILE
 
 HEAD = 256
-"""Characters in which a ledger says that it is one."""
+"""Bytes in which a ledger says that it is one."""
 MARK = '"peakmem.ledger/'
 MOST = 2**80
 """No count is larger: a float can hold it, and Python prints it."""
@@ -22,17 +22,14 @@ MOST = 2**80
 def is_ledger(word: str) -> bool:
     """Whether a file, or what comes on standard input, says that it is a ledger."""
     if word == "-":
-        text = sys.stdin.read()
+        text = sys.stdin.read(LARGEST_FILE + 1)
         sys.stdin = Again(text)
         return MARK in text[:HEAD]
-    if word.startswith(("/dev/fd/", "/proc/self/fd/")):
+    if is_stream(word):
         return True
     try:
-        if not stat.S_ISREG(os.stat(word).st_mode):
-            return False
-        with open(word, encoding="utf-8", errors="replace") as file:
-            return MARK in file.read(HEAD)
-    except (OSError, ValueError):
+        return MARK.encode() in read(word, HEAD)
+    except Unreadable:
         return False
 
 

@@ -220,9 +220,20 @@ CACHES = {
 def check_lengths(model: Model, setup: Setup) -> None:
     """Refuse sequences, both of an encoder-decoder's, that are longer than the positions. Errors: Impossible."""
     both = "encoder_decoder" in model.switches
+    begun, flag = (target_of(setup), "--target" if setup.target else "--sequence") if both else (
+        setup.sequence, "--sequence")
     more = setup.generate - 1 if setup.run == "inference" else 0
-    tokens = (target_of(setup) if both else setup.sequence) + more
-    tokens, more = max((tokens, more), (setup.sequence if both and "s" not in model.sizes else 0, 0))
-    if model.longest and tokens > model.longest and (model.vocabulary or not model.image):
-        raise Impossible(f"{tokens:,} tokens are more than the {counted(model.longest, 'position')} of {model.name}; "
-                         f"give a --sequence of at most {model.longest - more:,}")
+    if both and "s" not in model.sizes and setup.sequence > begun + more:
+        begun, flag, more = setup.sequence, "--sequence", 0
+    if model.longest and begun + more > model.longest and (model.vocabulary or not model.image):
+        raise Impossible(f"{begun + more:,} tokens are more than the {counted(model.longest, 'position')} of "
+                         f"{model.name}; give a {shorter(flag, begun, more, model.longest)}")
+
+
+def shorter(flag: str, begun: int, more: int, longest: int) -> str:
+    """What makes `begun` tokens, given by `flag`, and `more` generated after the first no more than `longest`."""
+    generated = f"--generate of at most {longest - begun + 1:,}"
+    if more >= longest:
+        return generated if begun <= longest else f"{flag} and a --generate of at most {longest + 1:,} together"
+    given = f"{flag} of at most {longest - more:,}"
+    return f"{given}, or a {generated}" if more and begun <= longest else given

@@ -8,6 +8,7 @@ from io import StringIO
 from pathlib import Path
 
 from peakmem.errors import Unreadable, printable
+from peakmem.files import read
 from peakmem.immutable import immutable
 
 OWN = Path(__file__).with_name("runs.csv")
@@ -52,11 +53,10 @@ class Row:
 def read_rows(path: str | Path | None = None) -> list[Row]:
     """The rows of a file, of our own table without one.
 
-    Errors: Unreadable, with the place, for what is no such table, or is too large for one; OSError.
+    Errors: Unreadable, with the place, for what is no such table, or is too large for one.
     """
     where = OWN if path is None else Path(path)
-    with where.open("rb") as file:
-        data = file.read(MOST_BYTES + 1)
+    data = read(where, MOST_BYTES, streams=True)
     if len(data) > MOST_BYTES:
         raise Unreadable(f"{printable(str(where))}: more than {MOST_BYTES // 2**20} MiB; a table of runs is smaller")
     try:

@@ -28,7 +28,7 @@ ALLOCATED = ("allocated", "active", "allocated at the end", "allocated after loa
 
 
 def accuracy(path: str | Path | None = None) -> Accuracy:
-    """Estimate every row of a table, our own without a path. Errors: Unreadable, OSError."""
+    """Estimate every row of a table, our own without a path. Errors: Unreadable."""
     compared: list[Compared] = []
     refused: list[tuple[str, str]] = []
     missing = 0

@@ -5,13 +5,15 @@ Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md; block sizes: 
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from pathlib import Path
 from typing import IO, Any
 
 from peakmem.errors import Unreadable, printable
-from peakmem.readers.tensors import Found, Header, opened, summed
+from peakmem.files import opened
+from peakmem.readers.tensors import Found, Header, summed
 
 VERSIONS = (2, 3)
 MOST_ITEMS = 1_500_000  # strings of all arrays together; the largest vocabularies have half of that
@@ -50,8 +52,8 @@ def read_gguf(path: str | Path) -> Found:
     headers: list[Header] = []
     architecture = ""
     for part in parts:
-        with opened(part) as (name, size, file):
-            own, tensors = File(name, size, file).read()
+        with opened(part) as file:
+            own, tensors = File(printable(part), os.fstat(file.fileno()).st_size, file).read()
         architecture = architecture or own
         headers += tensors
     return summed(printable(str(path)), headers, architecture)

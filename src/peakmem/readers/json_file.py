@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import sys
 from typing import TYPE_CHECKING, Any
 
 from peakmem.errors import Unreadable, printable
+from peakmem.files import opened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,28 +49,13 @@ def read_bytes(path: str | Path, file_in_folder: str = "") -> tuple[str, bytes]:
 
     Errors: Unreadable for anything else; a FIFO or a device is not even opened.
     """
-    name = printable(str(path))
-    try:
-        found = os.stat(path)
-        if stat.S_ISDIR(found.st_mode) and file_in_folder:
-            path = os.path.join(path, file_in_folder)
-            name = printable(str(path))
-            found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode):
-            raise Unreadable(f"{name} is no regular file; give a file, or a folder with {file_in_folder}")
-        if found.st_size > MOST_BYTES:
-            raise Unreadable(f"{name} has {found.st_size:,} bytes; the limit is {MOST_BYTES:,}")
-        # What the name stands for may change between stat and open: O_NONBLOCK cannot hang on a FIFO.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise Unreadable(f"{name} is no regular file")
-            return name, file.read(MOST_BYTES + 1)
-    except Unreadable:
-        raise
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise Unreadable(f"{name} cannot be read: {printable(reason)[1:-1]}") from None
+    if file_in_folder and os.path.isdir(path):
+        folder, path = path, os.path.join(path, file_in_folder)
+        if not os.path.lexists(path):
+            raise Unreadable(f"{printable(str(folder))} has no {file_in_folder}; give a {file_in_folder}, or a folder "
+                             "that holds one")
+    with opened(path, most=MOST_BYTES) as file:
+        return printable(str(path)), file.read(MOST_BYTES + 1)
 
 
 def parse(raw: bytes, name: str, once: bool = False) -> Any:

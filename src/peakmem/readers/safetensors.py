@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from peakmem.errors import Unreadable, printable
+from peakmem.files import opened
 from peakmem.readers.json_file import MOST_BYTES, parse, read_json
-from peakmem.readers.tensors import Found, Header, opened, summed
+from peakmem.readers.tensors import Found, Header, summed
 
 BITS = {"F64": 64, "I64": 64, "U64": 64, "C64": 64, "F32": 32, "I32": 32, "U32": 32, "BF16": 16, "F16": 16,
         "I16": 16, "U16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I8": 8,
@@ -90,7 +91,9 @@ def inside(folder: Path, shard: str, name: str) -> Path:
 
 def headers_of(path: str | Path) -> Iterator[Header]:
     """The tensors of one file, checked. Errors: Unreadable that names the tensor."""
-    with opened(path) as (name, size, file):
+    name = printable(str(path))
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
         if size < 8:
             raise Unreadable(f"{name} has {size} bytes: too short for the 8 bytes of a header's length")
         length = int.from_bytes(file.read(8), "little")

@@ -5,18 +5,10 @@ What a file says of itself is checked against its size, and against limits, befo
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterable
-from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from peakmem.errors import Unreadable, printable
 from peakmem.quantity import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 class Header(NamedTuple):
@@ -61,19 +53,3 @@ def summed(file: str, headers: Iterable[Header], architecture: str = "") -> Foun
         count, elements, size = by_dtype.get(header.dtype, (0, 0, 0))
         by_dtype[header.dtype] = count + 1, elements + header.elements, size + header.bytes
     return Found(file, tensors, by_dtype, architecture)
-
-
-@contextmanager
-def opened(path: str | Path) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """Printable name, size and handle of a regular file. Errors: Unreadable for anything else."""
-    name = printable(str(path))
-    try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise Unreadable(f"{name} cannot be read: {printable(reason)[1:-1]}") from None
-    with open(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise Unreadable(f"{name} is no regular file")
-        yield name, found.st_size, file

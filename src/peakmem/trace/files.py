@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-from peakmem.errors import PeakmemError, Unreadable, printable
+from peakmem.errors import PeakmemError, printable
+from peakmem.files import opened
 from peakmem.ledger import Ledger
 from peakmem.ledger_json import from_json
 
 from .process import in_process, report
 
+_LARGEST = 16 * 2**20  # bytes of a file that somebody wrote
+
 
 def parts(place: str) -> tuple[str, str]:
-    """Return file and function of FILE.py:FUNCTION. Raises `PeakmemError` if it is none, or the file not there."""
+    """Return file and function of FILE.py:FUNCTION. Raises `PeakmemError` if it is none, or the file no regular one."""
     file, _, name = place.rpartition(":")
     if not file or not name.isidentifier():
         raise PeakmemError(f"{printable(place)}: write FILE.py:FUNCTION")
-    if not Path(file).is_file():
-        raise Unreadable(f"{printable(file)}: no such file")
+    opened(file, most=_LARGEST).close()
     return file, name
 
 

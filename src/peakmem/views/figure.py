@@ -9,6 +9,7 @@ from typing import Any
 
 from peakmem.answers import Headroom
 from peakmem.errors import Impossible, Missing, Unreadable, printable
+from peakmem.files import writable
 from peakmem.ledger import ByKind, Ledger
 from peakmem.quantity import GIB, gib
 from peakmem.views.colours import COLOURS, colour
@@ -62,8 +63,10 @@ def ready(path: str) -> None:
 
 
 def _suffixed(path: str) -> None:
+    """Errors: Impossible for another suffix, Unreadable for what is no regular file."""
     if Path(path).suffix.lower() not in SUFFIXES:
         raise Impossible(f"--plot {printable(path)}: the name must end in {', '.join(SUFFIXES)}")
+    writable(path)
 
 
 def dollars(text: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import cast
 
 from peakmem.errors import Impossible, Unreadable, printable
+from peakmem.files import writable
 from peakmem.version import __version__
 from peakmem.web.answer import estimate_json
 from peakmem.web.colours_css import css
@@ -193,6 +194,7 @@ def build(out: str | Path, pyodide: str | Path | None = None) -> list[Path]:
     try:
         if place.suffix == ".html":
             place.parent.mkdir(parents=True, exist_ok=True)
+            writable(place)
             place.write_text(single(engine), encoding="utf-8")
             return [place]
         found = files("live" if engine else "baked")
@@ -203,6 +205,7 @@ def build(out: str | Path, pyodide: str | Path | None = None) -> list[Path]:
         for name, content in found.items():
             path = place / name
             path.parent.mkdir(parents=True, exist_ok=True)
+            writable(path)
             path.write_bytes(content)
         return [place / name for name in found]
     except OSError as error:

@@ -16,7 +16,7 @@ from peakmem.web.page import asset
 
 NEEDED = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "pyodide-lock.json", "python_stdlib.zip")
 NOTICES = ("LICENSE", "README.md")
-LEFT_OUT = frozenset({"trace", "measure", "cli", "web/assets", *(f"web/{name}.py" for name in (
+LEFT_OUT = frozenset({"trace", "cli", "web/assets", *(f"web/{name}.py" for name in (
     "server", "listen", "guard", "pool", "worker", "openapi"))})
 """By their paths in the package: another folder may have a module of the same name."""
 LARGEST = 64 * 2**20
