@@ -145,6 +145,11 @@ GRID = [
             {**PACKED, "precision": "amp-bf16", "sequence": 18, "weights": "nf4", "kbit_prepare": "trl"},
         ),
         (
+            "an embedding that no stack reads stays as kbit preparation left it",
+            agreement_grid.recorded(["bart"])[0] | {"tie_word_embeddings": False},
+            {**PACKED, "precision": "amp-bf16", "sequence": 14, "target": 9, "weights": "fp4", "kbit_prepare": "trl"},
+        ),
+        (
             "pictures follow a raised convolution",
             first("dinov2"),
             {**PACKED, "precision": "amp-fp16", "batch": 3, "weights": "fp4", "kbit_prepare": "yes"},

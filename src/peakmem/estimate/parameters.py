@@ -227,5 +227,6 @@ def lowered_by_trl(m: Structure, row: Row) -> bool:
         tables = (r.name for r in all_rows(m, code_of(m.architecture, m.implementation)) if r.module == "embedding")
         cast_before = m.has("tied") and any(word in name for name in tables for word in LOWERED)
         return not cast_before and (row.module in LINEAR or m.has("tied"))
-    shared = "shared.weight", *(("word_embeddings.weight",) if m.has("tied") and m.architecture != "bert" else ())
+    read = ("shared.weight",) if row.reached else ()  # BART's is nobody's embedding where it is not tied
+    shared = *read, *(("word_embeddings.weight",) if m.has("tied") and m.architecture != "bert" else ())
     return any(word in row.name for word in (*LOWERED, *shared))
