@@ -269,6 +269,15 @@ def test_a_second_run_that_casts_more_is_refused_by_both(worker: Worker) -> None
         worker.call(agreement.traced, shared.setting())
 
 
+def test_half_of_the_experts_first_matrix_is_refused_by_both(worker: Worker) -> None:
+    settings = {**PACKED, "lora_dropout": -1.0, "precision": "bf16", "sequence": 8, "lora_targets": ("up_proj",)}
+    point = agreement.Point("", next(c for c in CONFIGS if c["model_type"] == "qwen3_moe"), settings)
+    with pytest.raises(Impossible, match="gate_proj and up_proj"):
+        point.estimate()
+    with pytest.raises(ValueError, match="without also targeting"):
+        worker.call(agreement.traced, point.setting())
+
+
 def test_all_levers_are_in_the_grid() -> None:
     """The whole grid has every value of every axis, and every family."""
     drawn = [agreement_grid.settings(LLAMA if i % 2 else T5, str(i))[1] for i in range(400)]

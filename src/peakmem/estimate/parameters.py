@@ -147,6 +147,10 @@ def check_parts(m: Structure) -> None:
     if stacked and m.drops("adapter"):
         raise Impossible(f"--lora-dropout: peft has none for adapters on {', '.join(stacked)}, which are parameters, "
                          "not linear layers")
+    for pair in (("w1", "w3"), ("gate_proj", "up_proj")) if "gate_up_proj" in stacked else ():
+        if len(set(pair) & set(m.lora)) == 1:
+            raise Impossible(f"--lora-targets {' '.join(set(pair) & set(m.lora))}: {' and '.join(pair)} of experts are "
+                             "one parameter, and peft wants both; name both")
     for pattern in m.lora:
         if m.architecture in NO_ADAPTER_ON and is_target(NO_ADAPTER_ON[m.architecture], pattern):
             others = ", ".join(dict.fromkeys(name for module in linear
