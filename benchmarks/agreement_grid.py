@@ -139,9 +139,7 @@ def settings(config: Mapping[str, Any], seed: str) -> tuple[dict[str, Any], dict
             made["optimizer"] = "adamw"
         if made["optimizer"] in ("sgd", "momentum", "nesterov", "adagrad"):  # their fused forms do
             made["optimizer_implementation"] = "foreach"
-        # The chart alone differs where nothing is trained below the lowest layer: whose part is the root's end?
-        made |= {"precision": draw.choice(("mixed", "mixed", "bf16", "fp32", "amp-bf16")), "lora_rank": 0, "freeze": "",
-                 "frozen_layers": 0}
+        made["precision"] = draw.choice(("mixed", "mixed", "bf16", "fp32", "amp-bf16"))
     if made["shard"] == "none":
         for name in NEEDS_SHARDS:
             del made[name]

@@ -27,6 +27,12 @@ class Piece:
         self.events: list[int] = []
         self.places: list[tuple[int, str]] = []
 
+    def rest(self) -> Piece:
+        """What follows at the same place."""
+        piece = Piece(False)
+        piece.places += [(0, path) for _, path in self.places[-1:]]
+        return piece
+
     def place(self, at: int, tape: Tape) -> str:
         """Where event number `at` happens: the last place named before it, or where its tensor is born."""
         found = ""
@@ -71,18 +77,25 @@ def regions_of(tape: Tape) -> list[tuple[str, list[Region]]]:
     region = Region("", [])
     piece = Piece(False)
     depth = 0
+    left = False  # a layer has ended, and nothing has been made since
     for event in tape.events:
         kind = type(event)
         if kind is int:
+            if left and event >= 0:  # what goes after a layer's end still belongs to its third of the chart
+                piece = piece.rest()
+                region.pieces.append(piece)
+            left = left and event < 0
             piece.events.append(event)
         elif kind is Place:
             piece.places.append((len(piece.events), event.path))
         elif kind is Phase:
+            left = False
             region, piece = Region("", []), Piece(False)
             region.pieces.append(piece)
             phases.append((event.name, [region]))
         elif kind is Block:
             piece.ends = not event.begins
+            left = not event.begins
             piece = Piece(event.begins)
             region.pieces.append(piece)
         elif (kind is Begin and depth) or (kind is End and depth > 1):  # within a repeated layer

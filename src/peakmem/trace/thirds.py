@@ -73,11 +73,13 @@ def _backward_cuts(
     """Yield where the last layer of a third has ended: what comes next is of a layer before it, or of none."""
     waiting = list(zip(limits, ("B3", "B2")))
     lowest = len(layers)
-    for i, number in _born(tracer, span, layers):
+    born = list(_born(tracer, span, layers))
+    last = max((i for i, number in born if number >= 0), default=span[0])
+    for i, number in born:
         while waiting:
             limit, name = waiting[0]
-            # What has no module's name either may be a parameter's gradient that is copied.
-            none = number < 0 and lowest <= limit and (limit == 0 or tracer.events[i][0].module)
+            # What has no module's name either may be a parameter's gradient that is copied, until all layers are done.
+            none = number < 0 and lowest <= limit and (limit == 0 or tracer.events[i][0].module or i > last)
             if not none and not 0 <= number < limit:
                 break
             yield i, name
