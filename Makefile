@@ -41,6 +41,7 @@ agreement: $(VENV)/.dev ## estimate and trace over the whole grid; the last line
 
 renew: $(VENV)/.dev ## write outputs in the documentation and golden files anew; look at the difference before you commit it
 	@$(BIN)/python scripts/cli_reference.py --write
+	@$(BIN)/python scripts/families.py --write
 	@$(BIN)/python scripts/console.py --write
 	@$(BIN)/python scripts/picture.py
 	@PEAKMEM_GOLD=1 $(BIN)/python -m pytest tests/views

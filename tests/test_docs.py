@@ -49,6 +49,15 @@ def test_the_settings_table_is_the_present_one() -> None:
     assert reference.reference() == wanted, "run: python scripts/cli_reference.py --write"
 
 
+def test_the_table_of_families_is_what_the_code_answers() -> None:
+    known = script("families")
+    found = list(known.families())
+    again = "run: python scripts/families.py --write"
+    assert known.page(found) == known.TARGET.read_text("utf-8"), again
+    assert known.readme(found) == known.README.read_text("utf-8"), again
+    assert known.PLACE.search(known.README.read_text("utf-8"))
+
+
 def test_the_picture_is_what_is_printed() -> None:
     pytest.importorskip("rich")
     made = script("picture")
