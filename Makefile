@@ -17,7 +17,8 @@ help: ## this list
 run: python ## set up, then answer a real question in the terminal (ASK="..." asks another)
 	@echo "peakmem $(ASK)"; echo
 	@if $(MAKE) --no-print-directory --silent $(VENV)/.run >/dev/null 2>&1; \
-	then $(BIN)/peakmem $(ASK); \
+	then $(BIN)/peakmem $(ASK); code=$$?; echo; \
+	echo "More: . $(BIN)/activate, then peakmem --help. Without that: $(BIN)/peakmem --help"; exit $$code; \
 	else echo "(no virtual environment can be made here: running from the source tree)"; \
 	PYTHONPATH=src $(PYTHON) -c 'import sys; from peakmem.cli import main; sys.exit(main())' $(ASK); fi
 

@@ -26,7 +26,7 @@ What every command has in common:
 - Exit codes: 0 done; 1 the answer is no: it does not fit (`--fail-over`), the two differ (`compare`), no batch fits
   (`fit`); 2 a mistake, told in one line on standard error.
 - `peakmem --print-completion bash` prints completion for a shell (bash, zsh, tcsh); it needs
-  `pip install 'peakmem[completion]'`.
+  `pip install -e '.[completion]'`.
 
 This page is made by `scripts/cli_reference.py` from the parsers; a test compares them.
 """

@@ -102,3 +102,17 @@ def test_gaps_in_outputs() -> None:
     assert console.anew(["x", "…", "c", "x", "…"], list("abcde")) == ["a", "…", "c", "d", "…"]
     wanted = ["peak 2", "…", "What would lower it: 2", "…"]
     assert console.anew(["peak 1", "…", "What would lower it: 1", "…"], ["peak 2", "x", wanted[2], "y"]) == wanted
+
+
+def test_extras_are_there_to_be_installed() -> None:
+    """The package is in no registry: what is named is a group of pyproject.toml, installed from the folder."""
+    import tomllib
+
+    known = set(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"])
+    texts = [path.read_text("utf-8") for folder, suffix in (("src", "py"), ("docs", "md"), ("examples", "md"))
+             for path in (ROOT / folder).rglob(f"*.{suffix}")] + [(ROOT / "README.md").read_text("utf-8")]
+    named = [extra for text in texts for found in re.findall(r"pip install -e '\.\[([\w,]+)\]'", text)
+             for extra in found.split(",")]
+    named += re.findall(r'Missing\([^)]*, "(\w+)"\)', "\n".join(texts))
+    assert {"trace", "serve", "plot", "sweep", "hub", "completion"} <= set(named) <= known
+    assert not any(re.search(r"pip install '?peakmem", text) for text in texts)

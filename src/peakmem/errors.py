@@ -56,7 +56,15 @@ class Unreadable(PeakmemError):
 
 
 class Missing(PeakmemError):
-    """An optional package is not installed."""
+    """An optional package is not installed. extra: the group of pyproject.toml that brings it."""
+
+    def __init__(self, text: str = "", extra: str = "") -> None:
+        super().__init__(f"{text}: {install(extra)}" if extra else text)
+
+
+def install(extra: str) -> str:
+    """The command that brings an extra; the package is in no registry."""
+    return f"pip install -e '.[{extra}]' in peakmem's folder"
 
 
 def nearest(given: str, names: Iterable[str]) -> str | None:

@@ -21,7 +21,7 @@ def loaded(*words: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("words", "most"), [
-    (("estimate", "llama-3.1-8b", "--json"), 165),
+    (("estimate", "llama-3.1-8b", "--json"), 170),
     (("--version",), 140),
     (("list", "gpus"), 150),
 ])

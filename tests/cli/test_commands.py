@@ -206,7 +206,7 @@ def test_completion(ask: Ask, shell: str) -> None:
 
 def test_completion_needs_shtab(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
-    assert "pip install 'peakmem[completion]'" in ask.mistake("--print-completion", "bash")
+    assert "pip install -e '.[completion]'" in ask.mistake("--print-completion", "bash")
     assert "unknown shell 'fisch'" in ask.mistake("--print-completion", "fisch")
 
 

@@ -72,7 +72,7 @@ def test_without_torch_the_command_that_installs_it_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("peakmem.cli.trace_command.find_spec", lambda name: None)
-    assert "pip install 'peakmem[trace]'" in error_of(capsys, "gpt2")
+    assert "pip install -e '.[trace]'" in error_of(capsys, "gpt2")
 
 
 def test_what_the_file_prints_is_not_in_the_json(capfd: pytest.CaptureFixture[str]) -> None:

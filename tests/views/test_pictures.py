@@ -139,5 +139,5 @@ def test_figure_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(Impossible, match="no timeline"):
         save(toy(unroll=None), str(tmp_path / "step.png"), timeline=True)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(Missing, match=r"pip install 'peakmem\[plot\]'"):
+    with pytest.raises(Missing, match=r"pip install -e '.\[plot\]'"):
         save(toy(), str(tmp_path / "step.png"))

@@ -90,7 +90,7 @@ def test_they_are_a_fair_mixture(expected: list[tuple[str, str]]) -> None:
 
 
 def test_the_server(expected: list[tuple[str, str]]) -> None:
-    pytest.importorskip("starlette", reason="needs starlette and uvicorn: pip install 'peakmem[serve]'")
+    pytest.importorskip("starlette", reason="needs starlette and uvicorn: pip install -e '.[serve]'")
     from tests.web.server import ask, running
 
     with running() as port:

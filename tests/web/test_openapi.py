@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 schemathesis = pytest.importorskip("schemathesis", reason="the interface's tests need schemathesis")
-pytest.importorskip("starlette", reason="the interface's tests need the extra: pip install 'peakmem[serve]'")
+pytest.importorskip("starlette", reason="the interface's tests need the extra: pip install -e '.[serve]'")
 
 from hypothesis import settings  # noqa: E402
 

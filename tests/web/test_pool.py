@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-pytest.importorskip("starlette", reason="the server's tests need the extra: pip install 'peakmem[serve]'")
+pytest.importorskip("starlette", reason="the server's tests need the extra: pip install -e '.[serve]'")
 
 from peakmem.web.pool import Busy, Pool, TooSlow, weight
 from tests.web.server import Patient

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("starlette", reason="the server's tests need the extra: pip install 'peakmem[serve]'")
+pytest.importorskip("starlette", reason="the server's tests need the extra: pip install -e '.[serve]'")
 
 from peakmem.web.answer import estimate_json
 from peakmem.web.page import files

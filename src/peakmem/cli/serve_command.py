@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from peakmem.cli.parser import Parser
+from peakmem.errors import install
 
 
 def parser() -> Parser:
     """Where it listens."""
     made = Parser(prog="peakmem serve", usage="peakmem serve [--host HOST] [--port N] [--open]",
                   description="The page, and its question over HTTP, on this machine. Ctrl-C ends it.\n"
-                  "Needs pip install 'peakmem[serve]'.")
+                  f"Needs {install('serve')}.")
     made.add_argument("--host", default="127.0.0.1", metavar="HOST",
                       help="who can reach it: 127.0.0.1, this machine alone (default); 0.0.0.0, everybody, without a "
                       "password; or a name of this machine")

@@ -55,7 +55,7 @@ def completion(shell: str) -> str:
     try:
         import shtab
     except ImportError:
-        raise Missing("completion needs shtab: pip install 'peakmem[completion]'") from None
+        raise Missing("completion needs shtab", "completion") from None
     return str(shtab.complete(whole(), shell)) + "\n"
 
 

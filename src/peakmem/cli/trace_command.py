@@ -11,12 +11,12 @@ from typing import Any
 from peakmem.cli.ask import is_path
 from peakmem.cli.estimate_command import write_json
 from peakmem.cli.parser import Parser, add_settings, settings_of
-from peakmem.errors import Impossible, Missing, PeakmemError, printable
+from peakmem.errors import Impossible, Missing, PeakmemError, install, printable
 from peakmem.ledger import Ledger
 
 MODEL_HELP = ("FILE.py:FUNCTION, which returns (module, inputs[, optimizer[, loss]]): the file is run; or a MODEL as "
               "in estimate: a preset, `custom`, a config.json, a folder that holds one, or -")
-NEEDS = "trace needs PyTorch and transformers: pip install 'peakmem[trace]'"
+NEEDS = "trace needs PyTorch and transformers"
 
 
 def parser() -> Parser:
@@ -25,7 +25,7 @@ def parser() -> Parser:
                   "         [--json | --plot FILE] [--timeline] [--timeout SECONDS]",
                   description="One training step of a real PyTorch module and optimizer, on a GPU that is not there:\n"
                   "every allocation, to the byte. FILE.py is run: trace only code that you trust.\n"
-                  "Needs pip install 'peakmem[trace]'.")
+                  f"Needs {install('trace')}.")
     made.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     group = made.add_argument_group("answer")
     how = group.add_mutually_exclusive_group()
@@ -81,7 +81,7 @@ def traced(given: argparse.Namespace, timeout: float) -> tuple[Ledger, str]:
     own = is_function(given.model)
     question = own_file(given.model, settings, sizes) if own else a_model(given.model, settings, sizes)
     if find_spec("torch") is None or (not own and find_spec("transformers") is None):
-        raise Missing(NEEDS)
+        raise Missing(NEEDS, "trace")
     with Progress() as progress:
         try:
             return question(timeout=timeout, progress=progress.say), gpu

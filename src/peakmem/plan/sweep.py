@@ -1,4 +1,4 @@
-"""Many settings at once: peaks as arrays. Needs NumPy: `pip install peakmem[sweep]`."""
+"""Many settings at once: peaks as arrays. Needs NumPy, the extra `sweep`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sweep(model: str | Path | Model, axes: Mapping[str, Sequence[int]], **settin
     try:
         import numpy as np
     except ImportError:
-        raise Missing("sweeps need NumPy: pip install 'peakmem[sweep]'") from None
+        raise Missing("sweeps need NumPy", "sweep") from None
     found = model if isinstance(model, Model) else named(model)
     columns = {name: np.asarray(column, dtype=np.int64) for name, column in axes.items()}
     count = checked_axes(columns)

@@ -24,7 +24,7 @@ def folder_of(word: str) -> str:
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError
     except ImportError:
-        raise Missing(f"{printable(word)} needs huggingface_hub: pip install 'peakmem[hub]'") from None
+        raise Missing(f"{printable(word)} needs huggingface_hub", "hub") from None
     name, _, revision = identifier.partition("@")
     folder = ""
     for file in FILES:

@@ -16,7 +16,7 @@ from peakmem.views.colours import COLOURS, colour
 from peakmem.views.timeline import events_of
 from peakmem.views.words import about, clean, moment_words
 
-NEEDS = "--plot needs matplotlib: pip install 'peakmem[plot]'"
+NEEDS = "--plot needs matplotlib"
 SUFFIXES = (".png", ".svg", ".pdf")
 INK, QUIET = "#222222", "#666666"
 
@@ -35,7 +35,7 @@ def save(ledger: Ledger, path: str, headroom: Headroom | None = None, timeline: 
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError:
-        raise Missing(NEEDS) from None
+        raise Missing(NEEDS, "plot") from None
     # Without a fixed salt and date two equal pictures would differ in their bytes.
     with matplotlib.rc_context({"svg.hashsalt": "peakmem", "hatch.linewidth": 0.6, "font.size": 9}):
         figure = Figure(figsize=(8, 7.4 if events else 4.4), layout="constrained")
@@ -56,7 +56,7 @@ def ready(path: str) -> None:
     """Refuse early what `save` would refuse after the work. Errors: Impossible, Missing, Unreadable."""
     _suffixed(path)
     if find_spec("matplotlib") is None:
-        raise Missing(NEEDS)
+        raise Missing(NEEDS, "plot")
     file = Path(path)
     if file.is_dir() or not file.parent.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
         raise Unreadable(f"--plot {printable(path)}: cannot be written there")

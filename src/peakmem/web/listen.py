@@ -1,4 +1,4 @@
-"""`peakmem serve`: a socket, the engine's processes, and uvicorn. Needs the extra: `pip install 'peakmem[serve]'`."""
+"""`peakmem serve`: a socket, the engine's processes, and uvicorn. Needs the extra `serve`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def serve(host: str = "127.0.0.1", port: int = 8000, browser: bool = False) -> N
     except ImportError:
         for worker in workers:
             worker.stop()
-        raise Missing("the server needs starlette and uvicorn: pip install 'peakmem[serve]'") from None
+        raise Missing("the server needs starlette and uvicorn", "serve") from None
     here = address(taken, host)
     print(f"peakmem is at {here} (Ctrl-C ends it)", flush=True)
     local = is_loopback(taken.getsockname()[0])
