@@ -1,11 +1,11 @@
 """Files whose names a user gives. Only regular ones are opened: reading or writing a FIFO waits for ever, a device has
-no end."""
+no end. And JSON objects of which nobody knows what they say."""
 
 from __future__ import annotations
 
 import os
 import stat
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from peakmem.errors import Unreadable, printable
 
@@ -79,3 +79,17 @@ def writable(path: str | Path) -> None:
 def reason(error: Exception) -> str:
     """What the system says, as it may stand in a message."""
     return printable(getattr(error, "strerror", None) or str(error))[1:-1]
+
+
+class Twice(ValueError):
+    """A key that an object has twice: some readers take the first value, others the last."""
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """`object_pairs_hook` of json. Errors: Twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise Twice(f"{printable(twice)} twice in one object; give it once")
+    return found

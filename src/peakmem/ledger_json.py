@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from peakmem.errors import Unreadable, printable
-from peakmem.files import read as read_bytes
+from peakmem.files import Twice, once, read as read_bytes
 from peakmem.ledger import FORMAT, KINDS, ChartRow, Detail, KindPeak, Ledger, Line, Parameters, Peak, Totals
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ def read(path: str | Path) -> Ledger:
     if too_long:
         raise Unreadable(f"{name}: larger than {LARGEST_FILE >> 20} MiB, the limit for a ledger")
     try:
-        data = json.loads(text)
+        data = json.loads(text, object_pairs_hook=once)
+    except Twice as error:
+        raise Unreadable(f"{name} has {error}") from None
     except (ValueError, RecursionError):
         raise Unreadable(f"{name}: not JSON; write one with: peakmem estimate MODEL --json") from None
     return from_json(data, name)

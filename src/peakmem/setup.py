@@ -19,10 +19,11 @@ LIMIT = 10**9  # no count in a setting is larger: keeps every product exact and 
 
 
 def setting(default: Any, help: str, *, unit: str = "", choices: tuple[str, ...] = (), least: float = 0,
-            most: float = LIMIT, group: str = "common", many: bool = False) -> Any:
-    """One row of the field table. `many`: a list of words, or of numbers, separated by commas."""
+            most: float = LIMIT, group: str = "common", many: bool = False, values: tuple[int, ...] = ()) -> Any:
+    """One row of the field table. `many`: a list of words, or of numbers, separated by commas; `values`: the numbers
+    that there are."""
     row = {"help": help, "unit": unit, "choices": choices, "least": least, "most": most, "group": group,
-           "many": many}
+           "many": many, "values": values}
     return field(default=default, metadata=row)
 
 
@@ -117,7 +118,8 @@ class Setup:
                           choices=("last", "all"))
     kv_cache: str = setting("concatenated", "where keys and values lie: a tensor that grows by concatenation, a buffer "
                             "for all tokens, or blocks", choices=("concatenated", "static", "paged"), group="inference")
-    kv_bits: int = setting(16, "bits of a cached value: 16, 8 or 4", group="inference", least=4, most=16)
+    kv_bits: int = setting(16, "bits of a cached value: 16, 8 or 4", group="inference", least=4, most=16,
+                           values=(16, 8, 4))
     block_size: int = setting(16, "tokens of a block of the paged cache", unit="tokens", group="inference", least=1,
                               most=10**6)
     utilization: float = setting(0.9, "share of the GPU that a server takes", group="inference", least=0.01, most=1)
@@ -178,7 +180,10 @@ def checked(name: str, value: Any) -> Any:
         if row["choices"] and value not in row["choices"]:
             raise UnknownName(f"value for {flag}", value, row["choices"])
         return value
-    given = number(flag, value, kind, row["least"], row["most"], row["unit"])
+    given = number(flag, value, kind, *((-LIMIT, LIMIT) if row["values"] else (row["least"], row["most"])), row["unit"])
+    if row["values"] and given not in row["values"]:
+        *others, last = map(str, row["values"])
+        raise Impossible(f"{flag} {printable(value)}: give {', '.join(others)} or {last}")
     if name == "dropout" and -1 < given < 0:
         raise Impossible(f"{flag} {printable(value)}: give a probability from 0 to 1, or -1 for the model's own")
     return given

@@ -116,6 +116,14 @@ def test_fail_over(ask: Ask) -> None:
     assert "--fail-over takes a number" in ask.mistake("estimate", *SMALL, "--gpu", "T4", "--fail-over", "much")
 
 
+def test_a_sequence_that_was_not_given_is_told(ask: Ask) -> None:
+    for words, told in ((("gpt2",), "--sequence is 1,024"), (("bert-base",), "--sequence is 512"),
+                        (("gpt2", "--run", "inference", "--generate", "24"), "--sequence is 1,000")):
+        assert any(note.startswith(told) for note in json.loads(ask("estimate", *words, "--json").out)["notes"])
+    for words in (("gpt2", "--sequence", "1024"), ("llama-3.1-8b",), ("vit-base",)):
+        assert "--sequence is" not in ask("estimate", *words, "--json").out
+
+
 def test_explain(ask: Ask) -> None:
     overview = ask("explain", *SMALL).out
     assert overview.startswith("peak ") and "All lines, the largest first" in overview

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from peakmem.errors import Impossible, PeakmemError, UnknownName, Unreadable
+from peakmem.ledger import Ledger
 from peakmem.readers import read_model
 from peakmem.readers.hf_config import from_config
 from peakmem.readers.json_file import MOST_BYTES
@@ -215,3 +217,23 @@ def test_a_list_of_layers_that_is_too_short(tmp_path: Path) -> None:
     with pytest.raises(Impossible, match="moe_layer_freq has 2 entries, num_hidden_layers is 4"):
         read_model(written(tmp_path, {**config, "moe_layer_freq": [1, 0]}))
     assert not any("moe_layer" in note for note in read_model(written(tmp_path, {**config, "moe_layer_freq": 1})).notes)
+
+
+@pytest.mark.parametrize("place", ["{", '"rope_scaling": {'])
+def test_a_key_that_is_there_twice(tmp_path: Path, place: str) -> None:
+    """Python takes the last value, other readers the first: two models of one file."""
+    text = json.dumps({**GOOD, "rope_scaling": {"rope_type": "linear", "factor": 2.0}})
+    doubled = text.replace(place, place + ' "factor": 3.0, "factor": 4.0, ', 1)
+    assert "has 'factor' twice in one object; give it once" in refused(written(tmp_path, doubled))
+    (tmp_path / "ledger.json").write_text('{"format": "peakmem.ledger/1", "origin": "a", "origin": "b"}')
+    with pytest.raises(Unreadable, match="'origin' twice"):
+        Ledger.read(tmp_path / "ledger.json")
+
+
+def test_the_value_that_makes_groups_unknown_is_named() -> None:
+    for method, given, told in (("gptq", {"bits": 3, "group_size": 0}, "bits 3, not 2, 4 or 8 and group_size 0, not "),
+                                ("awq", {"group_size": "big"}, "group_size 'big', not positive or -1")):
+        notes = "\n".join(from_config({**GOOD, "quantization_config": {"quant_method": method, **given}}).notes)
+        assert told in notes and "is ignored" in notes
+        good = {"quant_method": method, "bits": 4, "group_size": -1}
+        assert "is ignored" not in "\n".join(from_config({**GOOD, "quantization_config": good}).notes)

@@ -35,8 +35,11 @@ def main(words: Sequence[str] | None = None) -> int:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by whoever started us; a file opened later would take its number
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
-    if hasattr(sys.stdin, "reconfigure"):
-        sys.stdin.reconfigure(errors="surrogateescape")  # whether it is text says whoever reads it
+    try:
+        if hasattr(sys.stdin, "reconfigure"):
+            sys.stdin.reconfigure(errors="surrogateescape")  # whether it is text says whoever reads it
+    except ValueError:  # somebody in this process has read from it before
+        pass
     try:
         code = run(words)
         sys.stdout.flush()

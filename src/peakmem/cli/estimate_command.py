@@ -33,7 +33,7 @@ def parser() -> Parser:
     group.add_argument("--from-url", metavar="URL", help="what a link of the page says, in place of MODEL; nothing is "
                        "fetched, and flags change it")
     group.add_argument("--fail-over", metavar="PERCENT", help="exit code 1 when more than this share of the GPU is "
-                       "needed; 100: when it does not fit")
+                       "needed, 95 or 95%%; 100: when it does not fit")
     add_settings(made)
     return made
 

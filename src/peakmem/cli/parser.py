@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NoReturn
 
 from peakmem.errors import Impossible, PeakmemError, UnknownName, nearest, printable
 from peakmem.setup import FIELDS
 from peakmem.tables.resize import SIZES
 
+VALUE = re.compile(r"-(?!-|h$).")
 TRUTH = ("yes", "no", "true", "false", "on", "off", "1", "0")
 SWITCHES = frozenset({*(name for name, row in FIELDS.items() if row["type"] is bool), "tied"})
 COMMANDS: dict[str, str] = {
@@ -41,12 +43,24 @@ class Usage(PeakmemError):
     """A command line that cannot be understood."""
 
 
+class Once(argparse._StoreAction):
+    """A flag with a value: argparse would silently take the last of two."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
+                 option_string: str | None = None) -> None:
+        seen: dict[str, Any] = vars(namespace).setdefault("seen", {})
+        if option_string and seen.setdefault(self.dest, values) != values:
+            raise Usage(f"{option_string} is given twice: {printable(seen[self.dest])} and {printable(values)}")
+        super().__call__(parser, namespace, values, option_string)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse whose errors are ours: raised, one line, with the nearest flag."""
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", Help)
         super().__init__(allow_abbrev=False, **options)
+        self.register("action", None, Once)
 
     def error(self, message: str) -> NoReturn:
         text = message.removeprefix("argument ")
@@ -62,7 +76,8 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, words: Sequence[str]) -> argparse.Namespace:
         """The arguments, positional ones wherever they stand. Errors: PeakmemError."""
-        found, left = self.parse_known_intermixed_args(spelled(words))
+        valued = {flag for flag, action in self._option_string_actions.items() if action.nargs is None}
+        found, left = self.parse_known_intermixed_args(spelled(words, valued))
         for word in left:
             name = word.split("=")[0]
             before = words[words.index(word) - 1] if word in words else ""
@@ -76,8 +91,9 @@ class Parser(argparse.ArgumentParser):
         return found
 
 
-def spelled(words: Sequence[str]) -> list[str]:
-    """Switches with their value attached: `--clip` is `--clip=yes`, `--no-clip` and `--clip no` are `--clip=no`."""
+def spelled(words: Sequence[str], valued: Collection[str] = ()) -> list[str]:
+    """Switches with their value attached: `--clip` is `--clip=yes`, `--no-clip` and `--clip no` are `--clip=no`; so is
+    a value of the flags `valued` that begins with a dash: `--gpu -1GiB` is not a flag `-1GiB`."""
     result: list[str] = []
     rest = iter(range(len(words)))
     for i in rest:
@@ -86,6 +102,8 @@ def spelled(words: Sequence[str]) -> list[str]:
         if name in SWITCHES:
             given = i + 1 < len(words) and words[i + 1].lower() in TRUTH
             result.append(f"{word}={words[next(rest)]}" if given else f"{word}=yes")
+        elif word in valued and i + 1 < len(words) and VALUE.match(words[i + 1]):
+            result.append(f"{word}={words[next(rest)]}")
         elif name.startswith("no_") and name[3:] in SWITCHES:
             result.append(f"--{word[5:]}=no")
         else:

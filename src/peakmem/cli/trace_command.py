@@ -121,7 +121,8 @@ def a_model(word: str, settings: dict[str, Any], sizes: dict[str, Any]) -> Any:
     """What traces a model of transformers'. Errors: PeakmemError."""
     from functools import partial
 
-    from peakmem.estimate import usual_sequence
+    from peakmem.estimate import notes_on_sequence, usual_sequence
+    from peakmem.immutable import replace
     from peakmem.setup import Setup
     from peakmem.trace.configs import read
     from peakmem.trace.models import trace_model
@@ -130,6 +131,7 @@ def a_model(word: str, settings: dict[str, Any], sizes: dict[str, Any]) -> Any:
     config, model = read(word, is_path(word), sizes)
     setup = Setup.of(**{"sequence": usual_sequence(model, settings)} | settings)
     refuse(setup)
+    model = replace(model, notes=(*model.notes, *notes_on_sequence(model, settings)))
     return partial(trace_model, config, model, setup)
 
 

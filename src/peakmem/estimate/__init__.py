@@ -43,6 +43,7 @@ def estimate(model: str | Path | Model, setup: Setup | None = None, *, allocator
     sizes = {name: settings.pop(name) for name in tuple(settings) if name in (*SIZES, "tied")}
     if sizes:
         found = resize(found, **sizes)
+    usual = notes_on_sequence(found, settings) if setup is None else ()
     if setup is None:
         setup = Setup.of(**{"sequence": usual_sequence(found, settings)} | settings)
     structure, numbers = structure_of(found, setup)
@@ -60,7 +61,8 @@ def estimate(model: str | Path | Model, setup: Setup | None = None, *, allocator
         origin="estimate",
         run=run_of(found, setup),
         notes=(*notes_of(found, setup), *notes_on_weights(structure, found, numbers),
-               *notes_on_serving(structure, numbers, setup, levels), *notes_on_file(found, setup, parameters)),
+               *notes_on_serving(structure, numbers, setup, levels), *notes_on_file(found, setup, parameters),
+               *usual),
         totals=totals,
         phases=phases_of(levels),
         parameters=parameters,
@@ -78,6 +80,16 @@ def usual_sequence(model: Model, settings: dict[str, Any]) -> int:
     usual = model.sizes.get("words", usual)
     bounded = model.longest and (model.vocabulary or not model.image)
     return max(min(usual, model.longest - later), 1) if bounded else usual
+
+
+def notes_on_sequence(model: Model, settings: dict[str, Any]) -> tuple[str, ...]:
+    """That a model has fewer positions than the sequence that is usual, where none is given."""
+    taken = usual_sequence(model, settings)
+    if "sequence" in settings or "words" in model.sizes or taken >= Setup.sequence:
+        return ()
+    shared = ", for what is generated, too" if settings.get("run") == "inference" and generates(model, Setup()) else ""
+    return (f"--sequence is {taken:,} where none is given, not {Setup.sequence:,}: {model.name} has "
+            f"{model.longest:,} positions{shared}",)
 
 
 def named(model: str | Path) -> Model:

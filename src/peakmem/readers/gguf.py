@@ -107,8 +107,10 @@ class File:
         self.limit("tensors", tensors, 24, MOST_TENSORS)
         self.limit("keys", keys, 13, MOST_KEYS)
         known: dict[str, Any] = {}
+        seen: set[str] = set()
         for _ in range(keys):
             key = self.text("a key", 65535)
+            self.once(f"key {printable(key, 40)}", key, seen)
             kind = self.number("<I", f"the type of {printable(key, 40)}")
             value = self.value(kind, key, 0, key in ("general.architecture", "general.alignment"))
             if value is not None:
@@ -117,7 +119,16 @@ class File:
         if not isinstance(alignment, int) or not 8 <= alignment <= 2**20 or alignment & (alignment - 1):
             raise self.fail(f"general.alignment is {printable(alignment, 24)}: give a power of two from 8 to 2^20")
         rows = [self.tensor() for _ in range(tensors)]
+        seen.clear()
+        for header, _ in rows:
+            self.once(f"tensor {printable(header.name, 60)}", header.name, seen)
         return str(known.get("general.architecture", ""))[:60], self.placed(rows, alignment)
+
+    def once(self, what: str, name: str, seen: set[str]) -> None:
+        """Refuse a name that stands in the file twice."""
+        if name in seen:
+            raise self.fail(f"{what} is there twice")
+        seen.add(name)
 
     def limit(self, what: str, count: int, least: int, most: int) -> None:
         """Refuse a count that cannot be: each takes `least` bytes, and there is a limit."""

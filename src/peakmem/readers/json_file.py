@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from peakmem.errors import Unreadable, printable
-from peakmem.files import opened
+from peakmem.files import Twice, once, opened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,11 +58,8 @@ def read_bytes(path: str | Path, file_in_folder: str = "") -> tuple[str, bytes]:
         return printable(str(path)), file.read(MOST_BYTES + 1)
 
 
-def parse(raw: bytes, name: str, once: bool = False) -> Any:
-    """JSON text as Python values; `once`: a key that an object has twice is refused, else its last value is taken.
-
-    Errors: Unreadable with the place.
-    """
+def parse(raw: bytes, name: str) -> Any:
+    """JSON text as Python values. Errors: Unreadable with the place; also for a key that an object has twice."""
     if len(raw) > MOST_BYTES:
         raise Unreadable(f"{name} has more than {MOST_BYTES:,} bytes")
     if not raw.strip():
@@ -71,9 +68,9 @@ def parse(raw: bytes, name: str, once: bool = False) -> Any:
     try:
         text = raw.decode(encoding)
         return json.loads(text, parse_int=_whole, parse_float=_fraction, parse_constant=NotFinite.of,
-                          object_pairs_hook=_once if once else None)
-    except _Twice as error:
-        raise Unreadable(f"{name} has {printable(str(error))} twice in one object; give it once") from None
+                          object_pairs_hook=once)
+    except Twice as error:
+        raise Unreadable(f"{name} has {error}") from None
     except UnicodeDecodeError as error:
         raise Unreadable(f"{name} is not {encoding.upper()} text: byte {error.start:,}") from None
     except json.JSONDecodeError as error:
@@ -82,19 +79,6 @@ def parse(raw: bytes, name: str, once: bool = False) -> Any:
         raise Unreadable(f"{name} is nested too deeply") from None
     except _TooLong as error:
         raise Unreadable(f"{name} has a number of {error} digits; the limit is {MOST_DIGITS}") from None
-
-
-class _Twice(ValueError):
-    """A key whose meaning is open."""
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise _Twice(key)
-        found[key] = value
-    return found
 
 
 class _TooLong(ValueError):

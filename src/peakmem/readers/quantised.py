@@ -14,6 +14,7 @@ from peakmem.errors import printable
 from peakmem.setup import LIMIT
 
 Stored = tuple[str, int, int, tuple[tuple[str, bool], ...]]
+BITS = (2, 4, 8)
 MOST_PATTERNS = 256  # different ones, layer numbers aside; no file has a tenth of that
 LAYER = re.compile(r"(?<=\.)\d{1,6}(?=\.|$)")
 
@@ -26,9 +27,25 @@ def stored_of(config: Any, layers: int) -> tuple[Stored | None, str]:
     found = scheme_of(method, config)
     kept = left_out(config, layers)
     if found is None or kept is None:
-        what = method or "without quant_method"
-        return None, f"quantization_config ({printable(what, 30)}) is ignored: weights as in --precision"
+        what = printable(method or "without quant_method", 30)
+        because = "" if found else grouped(method, config)
+        return None, f"quantization_config ({what}{because}) is ignored: weights as in --precision"
     return (*found, kept), ""
+
+
+def grouped(method: str, config: Mapping[str, Any]) -> str:
+    """What is odd in the bits and groups of a method that is known."""
+    if method not in ("gptq", "awq"):
+        return ""
+    bits, group = config.get("bits", 4), config.get("group_size", 128)
+    odd = [f"bits {printable(bits, 20)}, not 2, 4 or 8"] * (whole(bits) not in BITS)
+    odd += [f"group_size {printable(group, 20)}, not positive or -1"] * (not grouping(group))
+    return ": " + " and ".join(odd) if odd else ""
+
+
+def grouping(size: Any) -> int:
+    """The inputs that share a scale, -1 for all of them; 0 for what is no such number."""
+    return group if (group := whole(size)) > 0 or group == -1 else 0
 
 
 def scheme_of(method: str, config: Mapping[str, Any]) -> tuple[str, int, int] | None:
@@ -40,8 +57,8 @@ def scheme_of(method: str, config: Mapping[str, Any]) -> tuple[str, int, int] | 
         double = "-double" if config.get("bnb_4bit_use_double_quant") is True else ""
         return (f"{kind}{double}", 4, 0) if kind in ("nf4", "fp4") else None
     if method in ("gptq", "awq"):
-        bits, group = whole(config.get("bits", 4)), whole(config.get("group_size", 128))
-        return (method, bits, group) if bits in (2, 4, 8) and group and (group > 0 or group == -1) else None
+        bits, group = whole(config.get("bits", 4)), grouping(config.get("group_size", 128))
+        return (method, bits, group) if bits in BITS and group else None
     if method == "fp8":
         block = config.get("weight_block_size")
         size = whole(block[0]) if isinstance(block, list) and len(block) == 2 and block[0] == block[1] else 0

@@ -135,6 +135,8 @@ def setting(row: Any) -> dict[str, Any]:
         made = {"type": ["boolean", "string"]}
     elif kind is str:
         made = {"type": "string", **({"enum": list(row["choices"])} if row["choices"] else {})}
+    elif row["values"]:
+        made = {"anyOf": [{"enum": list(row["values"])}, {"type": "string", "maxLength": 30}]}
     elif kind is int:
         made = whole(row["least"], row["most"])
     else:

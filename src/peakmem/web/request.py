@@ -30,7 +30,7 @@ def parsed(text: str) -> dict[str, Any]:
         raise Unreadable("the request is not UTF-8 text")
     if depth(text) > NESTED:
         raise Unreadable("the request is nested too deeply")
-    found = parse(raw, "the request", once=True)
+    found = parse(raw, "the request")
     if not isinstance(found, dict):
         raise Unreadable("the request is not a JSON object")
     return found
