@@ -83,6 +83,11 @@ class Compared:
     serves: bool = False
     gpus: int = 1
 
+    @property
+    def demanded(self) -> bool:
+        """Whether any threshold is about it."""
+        return self.counted or self.serves or self.reading == "reserved" and self.gpus == 1
+
 
 @immutable
 class Threshold:

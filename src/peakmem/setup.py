@@ -180,7 +180,8 @@ def checked(name: str, value: Any) -> Any:
         if row["choices"] and value not in row["choices"]:
             raise UnknownName(f"value for {flag}", value, row["choices"])
         return value
-    given = number(flag, value, kind, *((-LIMIT, LIMIT) if row["values"] else (row["least"], row["most"])), row["unit"])
+    least, most = (-LIMIT, LIMIT) if row["values"] else (row["least"], row["most"])
+    given = number(flag, value, kind, least, most, row["unit"])
     if row["values"] and given not in row["values"]:
         *others, last = map(str, row["values"])
         raise Impossible(f"{flag} {printable(value)}: give {', '.join(others)} or {last}")

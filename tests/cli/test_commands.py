@@ -195,6 +195,21 @@ def test_list(ask: Ask, table: str) -> None:
     assert wanted in answer.out
 
 
+@pytest.mark.parametrize("table", ["models", "gpus", "optimizers", "precisions", "levers"])
+def test_a_list_as_json(ask: Ask, table: str) -> None:
+    answer = ask("list", table, "--json")
+    rows = json.loads(answer.out)
+    assert answer.code == 0 and answer.out.isascii() and "<function" not in answer.out
+    assert all(row["name"] and row["source"] for row in rows)
+    shown = [line.split("  ")[0] for line in ask("list", table).out.splitlines() if line[:1].strip()]
+    assert [row["name"] for row in rows] == [name for name in shown if name != "custom"]
+    known = {"models": ("llama-3.1-8b", "parameters", 8_030_261_248), "gpus": ("T4", "memory_gb", 16),
+             "optimizers": ("adamw", "states", 2), "precisions": ("mixed", "master", "fp32"),
+             "levers": ("flash attention", "flag", "--attention flash")}
+    name, cell, value = known[table]
+    assert next(row for row in rows if row["name"] == name)[cell] == value
+
+
 def test_help_and_version(ask: Ask) -> None:
     shown = ask("--help")
     assert shown.code == 0 and "peakmem estimate llama-3.1-8b" in shown.out

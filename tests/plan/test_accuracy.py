@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from peakmem.answers import Accuracy, Compared
+from peakmem.answers import Accuracy, Compared, Threshold
 from peakmem.cli import main
 from peakmem.errors import Unreadable
 from peakmem.estimate import estimate
@@ -22,7 +22,7 @@ from peakmem.measured.units import bytes_of, reading_of
 from peakmem.plan.accuracy import accuracy, compare, counts, rank, thresholds
 from peakmem.plan.headroom import headroom
 from peakmem.tables.stacks import STACKS
-from peakmem.views.accuracy import page
+from peakmem.views.accuracy import as_json, page
 from peakmem.views.layout import plain
 
 PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
@@ -288,3 +288,17 @@ def test_a_table_without_rows_meets_nothing(tmp_path: Path) -> None:
     header = OWN.read_text().splitlines()[0]
     (tmp_path / "none.csv").write_text(header + "\n")
     assert [t.name for t in accuracy(tmp_path / "none.csv").thresholds if not t.met] == ["rows compared"]
+
+
+def test_what_nothing_is_demanded_of_stands_beside_what_is_met() -> None:
+    def row(name: str, reading: str, error: float, counted: bool = False, **more: Any) -> Compared:
+        return Compared(name, name, "m", reading, 100, 100, error, counted, **more)
+
+    rows = (row("A1", "allocated", 1.0, True), row("A2", "reserved", -40.0, gpus=8), row("A3", "reserved", 3.0, gpus=2),
+            row("A4", "reserved", 70.0), row("A5", "device", -50.0, serves=True))
+    found = Accuracy(rows, (), (), (Threshold("within 5 %", "90 %", "100 %", True),))
+    top = plain(page(found, 80)).split("\n\n")[0]
+    assert top.startswith("met") and "reserved, 2 rows, worst -40.00 %, 1 under." in " ".join(top.split())
+    assert "70" not in top and "50" not in top  # these have demands of their own
+    assert as_json(found)["demands"] in " ".join(top.split())
+    assert "Nothing" not in plain(page(Accuracy(rows[:1], (), (), ()), 80))

@@ -135,3 +135,26 @@ def test_a_picture_shows_the_step_over_time(tmp_path: Path, capsys: pytest.Captu
     path = tmp_path / "step.svg"
     assert main(["trace", f"{FILE}:perceptron", "--plot", str(path)]) == 0
     assert path.stat().st_size > 10_000
+
+
+def test_what_bitsandbytes_refuses_is_told_before_torch_is_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("gpt2", "--optimizer", "adamw-8bit", "--shard", "fsdp2", "--gpus", "2")
+    for precision in ("mixed", "bf16"):
+        told = error_of(capsys, *words, "--precision", precision)
+        assert "--shard fsdp2: bitsandbytes' step refuses the DTensors" in told
+    assert main(["estimate", *words, "--json"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any("bitsandbytes' step refuses the DTensors" in note for note in notes)
+
+
+def test_bitsandbytes_among_ranks_says_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file of one's own: the error of the package itself, not of its import."""
+    pytest.importorskip("bitsandbytes")
+    file = tmp_path / "own.py"
+    file.write_text("import torch\nfrom bitsandbytes.optim import AdamW8bit\n"
+                    "class Module(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+                    "        self.layers = torch.nn.ModuleList(torch.nn.Linear(128, 128) for _ in range(2))\n"
+                    "    def forward(self, x):\n        return self.layers[1](self.layers[0](x)).sum()\n"
+                    "def step():\n    return Module(), torch.zeros(4, 128), AdamW8bit\n")
+    told = error_of(capsys, f"{file}:step", "--shard", "fsdp2", "--gpus", "2")
+    assert "CurrentRawStream" not in told and "DTensor" in told

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from peakmem.cli.output import show
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from peakmem.cli.output import say, show
 from peakmem.cli.parser import Parser
 from peakmem.errors import UnknownName
+from peakmem.immutable import fields
 from peakmem.views.layout import Line, wrapped
 
 TABLES = ("models", "gpus", "optimizers", "precisions", "levers")
@@ -12,17 +17,22 @@ TABLES = ("models", "gpus", "optimizers", "precisions", "levers")
 
 def parser() -> Parser:
     """Which table."""
-    made = Parser(prog="peakmem list", usage="peakmem list {" + "|".join(TABLES) + "}",
+    made = Parser(prog="peakmem list", usage="peakmem list {" + "|".join(TABLES) + "} [--json]",
                   description="The names that peakmem knows.")
     made.add_argument("table", metavar="TABLE", help=", ".join(TABLES))
+    made.add_argument("--json", action="store_true", help="the whole table as JSON, one object for each row")
     return made
 
 
 def run(words: list[str]) -> int:
     """Print a table."""
-    table = parser().read(words).table
+    given = parser().read(words)
+    table = given.table
     if table not in TABLES:
         raise UnknownName("table", table, TABLES)
+    if given.json:
+        say(json.dumps(as_json(table), allow_nan=False, indent=1) + "\n")
+        return 0
     show(lambda width: rows(table, width))
     return 0
 
@@ -43,6 +53,34 @@ def rows(table: str, width: int) -> list[Line]:
         for text in more:
             lines += wrapped(text, width, "    ", "    ", "dim")
     return lines
+
+
+def as_json(table: str) -> list[dict[str, Any]]:
+    """Each row as its table has it. Sizes: memory_gb as sold, 10⁹ bytes; smi_mib and torch_gib in 2²⁰ and 2³⁰, null
+    where nobody printed them."""
+    from peakmem.plan.levers import LEVERS
+    from peakmem.tables.gpus import gpus
+    from peakmem.tables.models import presets
+    from peakmem.tables.optimizers import OPTIMIZERS
+    from peakmem.tables.precisions import PRECISIONS
+
+    found: Mapping[str, Callable[[], Iterable[Any]]] = {
+        "models": lambda: presets().values(), "gpus": gpus, "optimizers": OPTIMIZERS.values,
+        "precisions": PRECISIONS.values, "levers": lambda: LEVERS}
+    derived = ("family",) if table == "models" else ()
+    return [{name: plain(getattr(row, name)) for name in (*fields(type(row)), *derived) if name not in INNER}
+            for row in found[table]()]
+
+
+INNER = frozenset({"config", "change", "undo", "alone", "temporaries"})
+"""What a row holds for peakmem's own use."""
+
+
+def plain(value: Any) -> Any:
+    """A cell as JSON has it."""
+    if isinstance(value, (tuple, frozenset)):
+        return sorted(value) if isinstance(value, frozenset) else list(value)
+    return value
 
 
 Row = tuple[str, str, tuple[str, ...]]

@@ -108,10 +108,11 @@ def refuse(setup: Setup) -> None:
         if name not in UNDERSTOOD and getattr(setup, name) != row["default"]:
             raise Impossible(f"trace has no --{name.replace('_', '-')}; see: peakmem estimate")
     if setup.precision == "mixed" and setup.shard == "none" and optimizer_of(setup) not in STATES:
-        raise Impossible(
-            f"trace has no --optimizer {setup.optimizer} over fp32 master weights (--precision mixed); "
-            "give --precision bf16, fp32 or amp-bf16, or --optimizer adamw"
-        )
+        raise Impossible(f"trace has no --optimizer {setup.optimizer} over fp32 master weights (--precision mixed); "
+                         "give --precision bf16, fp32 or amp-bf16, or --optimizer adamw")
+    if setup.shard == "fsdp2" and optimizer_of(setup) == "AdamW-8bit":
+        raise Impossible("trace has no --optimizer adamw-8bit with --shard fsdp2: bitsandbytes' step refuses the "
+                         "DTensors that fully_shard makes of parameters; take --optimizer adamw")
     adapters, held = setup.lora_rank > 0, bool(setup.freeze) or setup.frozen_layers > 0
     if adapters and held:
         raise Impossible("trace does not combine --lora-rank with --freeze or --frozen-layers; see: peakmem estimate")
@@ -124,9 +125,8 @@ def optimizer_of(setup: Setup) -> str:
     """Return the optimizer's name in `optimizers.OPTIMIZERS`. Raises `Impossible` for one that cannot be traced."""
     name = find_optimizer(setup.optimizer).name
     if name not in OPTIMIZER:
-        raise Impossible(
-            f"trace has no --optimizer {setup.optimizer}; it has {', '.join(OPTIMIZER)}. See: peakmem estimate"
-        )
+        raise Impossible(f"trace has no --optimizer {setup.optimizer}; it has {', '.join(OPTIMIZER)}. See: peakmem "
+                         "estimate")
     return OPTIMIZER[name]
 
 

@@ -112,8 +112,8 @@ def _as_json(file: str, name: str, gpu: str, options: Mapping[str, Any], at_work
     answers = gpu_answers(seen, options.get("kernel", ""))
     gpus = options.get("gpus") or (sharding or {}).get("gpus", 1)
     many = ranks(gpus) if sharding or gpus > 1 else one_gpu()
-    # Around the file, too: it may take functions of torch by their names, and ask for the GPU's.
-    with many as mesh, without_values(packs, notes.append), answers as sdpa:
+    # Around the file, too: it may take functions of torch by their names. bitsandbytes cannot be imported among ranks.
+    with without_values(packs, notes.append), many as mesh, answers as sdpa:
         report(f"running {Path(file).name}")
         training = _made(Path(file), name, notes.append)
         counts = parameter_counts(training.module)

@@ -6,6 +6,7 @@ from typing import Any
 
 from peakmem.answers import Accuracy, Compared, Summary
 from peakmem.immutable import fields
+from peakmem.quantity import counted
 from peakmem.views.layout import Line, heading, wrapped
 from peakmem.views.words import clean
 
@@ -19,6 +20,7 @@ def page(found: Accuracy, width: int = 80) -> list[Line]:
         mark = ("met   ", "good") if threshold.met else ("missed", "bad")
         lines.append([mark, (f"  {threshold.name:<18}", "strong"), (f"{threshold.found:<18}", ""),
                       (f"wanted: {threshold.wanted}", "dim")])
+    lines += wrapped(demands(found), width)
     lines += heading("Errors, in percent of the published figure")
     lines.append([(f"  {'':<30}{'rows':>5}{'median':>8}{'95th':>8}{'worst':>9}{'under':>7}{'furthest':>10}", "dim")])
     lines += [errors(summary) for summary in found.summaries]
@@ -31,6 +33,18 @@ def page(found: Accuracy, width: int = 80) -> list[Line]:
         for reason, names in by_reason(found).items():
             lines += wrapped(f"{clean(reason, 300)}: {', '.join(map(clean, names))}", width, "  ", "      ")
     return lines
+
+
+def demands(found: Accuracy) -> str:
+    """Which totals the demands are about, and how far off those are of which nothing is demanded."""
+    groups: dict[str, list[float]] = {}
+    for row in found.compared:
+        if not row.demanded:
+            groups.setdefault(row.reading, []).append(row.error)
+    rest = [f"{clean(reading, 30)}, {counted(len(errors), 'row')}, worst {max(errors, key=abs):+.2f} %, "
+            f"{sum(error < 0 for error in errors)} under" for reading, errors in groups.items()]
+    about = "Demanded of allocated memory of one GPU (*), of inference, and of what one GPU reserved."
+    return about + (f" Nothing is demanded of the rest: {'; '.join(rest)}." if rest else "")
 
 
 def errors(summary: Summary) -> Line:
@@ -61,6 +75,7 @@ def as_json(found: Accuracy) -> dict[str, Any]:
         "format": "peakmem.accuracy/1",
         "met": found.met,
         "thresholds": [plainly(row) for row in found.thresholds],
+        "demands": demands(found),
         "summaries": [plainly(row) for row in found.summaries],
         "rows": [plainly(row) for row in found.compared],
         "not_expressed": [{"name": name, "reason": reason} for name, reason in found.refused],

@@ -35,8 +35,8 @@ def matching(ledger: Ledger, part: str, width: int) -> list[Line]:
     if not found:
         names = {entry.name for entry in ledger.lines}
         short = (name.rsplit(".", 1)[-1] for name in names)
-        held = sorted(ledger.lines, key=lambda entry: (-entry.bytes_at_peak, entry.name))
-        largest = list(dict.fromkeys(clean(entry.name.rsplit(".", 1)[-1], 40) for entry in held))[:4]
+        ranked = sorted(ledger.lines, key=lambda entry: (-entry.bytes_at_peak, entry.name))
+        largest = list(dict.fromkeys(clean(entry.name.rsplit(".", 1)[-1], 40) for entry in ranked))[:4]
         raise UnknownName("line", part, {*names, *short, *KINDS}, "peakmem explain MODEL",
                           instead=f"give a kind or part of a name: {', '.join((*largest, 'weights'))}")
     found.sort(key=lambda entry: (-entry.bytes_at_peak, -entry.bytes * entry.count, entry.name))
