@@ -9,7 +9,7 @@ import pytest
 
 from peakmem.views.colours import COLOURS
 from peakmem.web.colours_css import contrast, css, ink_on
-from peakmem.web.page import asset
+from peakmem.web.scripts import asset
 
 TEXT, MARK = 4.5, 3.0
 

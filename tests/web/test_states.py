@@ -158,7 +158,8 @@ def test_an_emptied_field_is_its_default(page: Any) -> None:
     assert page.input_value("form.form [name=batch]") == "1"
 
 
-def test_a_measured_number_is_not_negative(page: Any) -> None:
+def test_a_measured_number_is_not_negative(opened: Any, address: str) -> None:
+    page = opened(address + "#v=1&model=llama-3.1-8b&gpu=H200+SXM+141GB")
     page.fill("[name=measured-allocated]", "-5")
     until(page, "document.querySelector('.measured').textContent.includes('above 0')")
     assert "%" not in page.inner_text(".verdict")

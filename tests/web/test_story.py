@@ -32,7 +32,8 @@ def test_the_first_screen_can_be_touched(opened: Any, address: str, width: int, 
 
 def test_a_lever_tells_of_its_kind_where_the_peak_moves(page: Any) -> None:
     lever = page.locator("li.lever", has=page.locator("[data-lever='full checkpointing']"))
-    assert "activations 13.30 GiB → 1.54 GiB; the peak is then in backward, at embed_tokens" in lever.inner_text()
+    told = "Falls: activations 13.30 GiB → 1.54 GiB. The peak is then in backward, at embed_tokens."
+    assert told in lever.inner_text()
 
 
 def test_growth_shows_who_cares(page: Any) -> None:
@@ -102,7 +103,8 @@ def test_a_lever_is_taken(page: Any) -> None:
     until(page, "!document.querySelector('[data-lever=\"8-bit optimizer states\"]')")
 
 
-def test_a_measured_number_stands_on_the_same_axis(page: Any) -> None:
+def test_a_measured_number_stands_on_the_same_axis(opened: Any, address: str) -> None:
+    page = opened(address + "#v=1&model=llama-3.1-8b&gpu=H200+SXM+141GB")
     page.fill("[name=measured-allocated]", "121")
     page.fill("[name=measured-reserved]", "125")
     page.fill("[name=measured-device]", "125.6")

@@ -14,7 +14,8 @@ from peakmem.tables.glossary import WORDS
 from peakmem.web.answer import estimate_json
 from peakmem.web.doors import COMMANDS, STATES
 from peakmem.web.link import from_url
-from peakmem.web.page import asset, index
+from peakmem.web.page import index
+from peakmem.web.scripts import asset
 from tests.web.conftest import START, until
 
 ROOT = Path(__file__).parent.parent.parent

@@ -15,7 +15,7 @@ from peakmem.ledger import KINDS, Ledger
 from peakmem.model import Model
 from peakmem.web.largest import largest, reasons
 from peakmem.web.request import model_of, only, parsed, settings_of, whole
-from peakmem.web.told import mistake
+from peakmem.web.told import mistake, parts
 
 RUN = ("ask", "model", "config", "sizes", "settings")
 MOST_LINES = 5000
@@ -66,8 +66,11 @@ def estimate(request: Mapping[str, Any]) -> dict[str, Any]:
     found = ledger.as_json()
     ordered = sorted(ledger.lines, key=lambda line: (-line.bytes_at_peak, -line.bytes * line.count, line.name))
     found["lines"] = [vars(line).copy() for line in ordered[:whole(request, "lines", 12, MOST_LINES)]]
+    still = idle(model, settings)
     result = {"ledger": found, **largest(ledger), "reasons": reasons(ledger), "room": room_of(ledger, settings),
-              "beside": others(model, settings) if full else None, "idle": idle(model, settings)}
+              "beside": others(model, settings) if full else None, "idle": still,
+              "parts": {"idle": {name: parts(why) for name, why in still.items()},
+                        "notes": [parts(note) for note in ledger.notes]}}
     if request.get("timeline") is True:
         result["timeline"] = changes_of(ledger)
     return result
@@ -126,12 +129,13 @@ def beside(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def refused(request: Mapping[str, Any]) -> dict[str, Any]:
     """Choices that this run has no room for, by setting, each with the error that it would be."""
-    from peakmem.web.refused import refused as tried
+    from peakmem.web.refused import alone, refused as tried
 
     only(request, *RUN)
     model, settings = model_of(request), settings_of(request)
     estimated(model, settings)
-    return {"refused": tried(model, settings)}
+    found = tried(model, settings)
+    return {"refused": found, "only": alone(found, settings)}
 
 
 def others(model: Model, settings: Mapping[str, Any]) -> list[dict[str, Any]]:

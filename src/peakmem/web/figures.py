@@ -9,6 +9,7 @@ from typing import Any
 
 from peakmem.ledger import KINDS, Ledger
 from peakmem.quantity import gib
+from peakmem.web.told import parts
 
 SEVEN_BILLION = 7 * 10**9
 SIDE = 1024  # of the matrices of the small network
@@ -231,6 +232,7 @@ def tables() -> dict[str, Any]:
 
     fields = [{"name": name, "type": row["type"].__name__, "default": list(row["default"]) if row["many"] else
                row["default"], "help": row["help"], "unit": row["unit"], "choices": list(row["choices"]),
+               "parts": parts(row["help"].partition(": `peakmem list")[0]),
                "least": row["least"], "most": row["most"], "group": row["group"], "many": row["many"]}
               for name, row in FIELDS.items()]
     return {

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peakmem.errors import PeakmemError
-from peakmem.ledger import Ledger
+from peakmem.ledger import KINDS, Ledger
 from peakmem.model import Model
 from peakmem.plan.headroom import headroom
 from peakmem.plan.levers import LEVERS, Lever, try_levers
+from peakmem.quantity import gib
 from peakmem.setup import Setup
-from peakmem.web.told import mistake, one_line
+from peakmem.web.told import mistake, one_line, parts
 
 Estimate = Callable[..., Ledger]
 
@@ -32,21 +33,25 @@ def levers(model: Model, settings: Mapping[str, Any], estimated: Estimate) -> di
         return ledger.totals.tensors, fits
 
     before = measure(settings)[0]
+    now = seen[key(settings)]
     tried, together = try_levers(settings, measure)
     made = []
     for change in (*tried, *([together] if together else [])):
         words = change.flags.replace("--", "").split()
         pairs = {name.replace("-", "_"): value for name, value in zip(words[::2], words[1::2], strict=True)}
-        made.append({**vars(change), "settings": pairs, **shape(seen.get(key({**settings, **pairs})))})
+        then = seen.get(key({**settings, **pairs}))
+        made.append({**vars(change), "settings": pairs, "parts": parts(change.refused), **shape(then),
+                     **moved(now, then)})
     setup = Setup.of(**settings)
     names = {change.lever for change in tried}
     rows = [{"name": row.name, "shrinks": row.shrinks, "costs": row.costs, "source": row.source, "flag": row.flag,
-             **({"state": "tried"} if row.name in names else idle(model, settings, setup, row, estimated))}
+             **({"state": "tried"} if row.name in names else idle(model, settings, setup, row, estimated, now))}
             for row in LEVERS]
-    return {"before": before, **shape(seen[key(settings)]), "tried": made, "levers": rows}
+    return {"before": before, **shape(now), "tried": made, "levers": rows}
 
 
-def idle(model: Model, settings: Mapping[str, Any], setup: Setup, lever: Lever, estimated: Estimate) -> dict[str, Any]:
+def idle(model: Model, settings: Mapping[str, Any], setup: Setup, lever: Lever, estimated: Estimate,
+         now: Ledger) -> dict[str, Any]:
     """A lever that is not offered: it is on (the ledger without it), is worth nothing (with it), or stands apart."""
     undone, changed = lever.undo(setup), lever.change(setup)
     if not undone and not changed:
@@ -57,7 +62,8 @@ def idle(model: Model, settings: Mapping[str, Any], setup: Setup, lever: Lever, 
         ledger = estimated(model, {**settings, **(undone or changed)})
     except PeakmemError as error:
         return {"state": "taken", "refused": one_line(str(error)), "parts": mistake(error)["parts"]}
-    return {"state": "taken" if undone else "nothing", "bytes": ledger.totals.tensors, **shape(ledger)}
+    sides = (ledger, now) if undone else (now, ledger)
+    return {"state": "taken" if undone else "nothing", "bytes": ledger.totals.tensors, **shape(ledger), **moved(*sides)}
 
 
 def said(lever: Lever, setup: Setup) -> str:
@@ -75,8 +81,14 @@ def shape(ledger: Ledger | None) -> dict[str, Any]:
             "largest": {kind: one.largest for kind, one in ledger.kinds.items()}}
 
 
-def changes(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[list[str], list[str]]:
-    """Kinds that come to less, and to more, at most: those that change most first."""
-    apart = {kind: after.get(kind, 0) - before.get(kind, 0) for kind in {**before, **after}}
-    ranked = sorted((kind for kind in apart if apart[kind]), key=lambda kind: -abs(apart[kind]))
-    return [kind for kind in ranked if apart[kind] < 0], [kind for kind in ranked if apart[kind] > 0]
+def moved(before: Ledger, after: Ledger | None) -> dict[str, Any]:
+    """Kinds that `falls` and `rises` at most as (kind, bytes, bytes then), those that change most first; those whose
+    figures read the same are left out. `elsewhere`: the moment of the peak where that is another phase or layer."""
+    if after is None:
+        return {"falls": [], "rises": [], "elsewhere": ""}
+    old, new = ({kind: one.largest for kind, one in ledger.kinds.items()} for ledger in (before, after))
+    sizes = [(kind, old.get(kind, 0), new.get(kind, 0)) for kind in KINDS]
+    ranked = sorted((row for row in sizes if gib(row[1]) != gib(row[2])), key=lambda row: -abs(row[2] - row[1]))
+    places = [ledger.peak.moment.split("/")[:2] for ledger in (before, after)]
+    return {"falls": [row for row in ranked if row[2] < row[1]], "rises": [row for row in ranked if row[2] > row[1]],
+            "elsewhere": after.peak.moment if places[0] != places[1] else ""}

@@ -78,7 +78,7 @@ def strangers() -> dict[str, Any]:
 
 def schemas() -> dict[str, Any]:
     run = {"model": {"type": "string", "description": "a preset, custom, or what a config is to be called"},
-           "config": {"type": ["object", "null"], "description": "the fields of a config.json"},
+           "config": {"type": ["object", "string", "null"], "description": "the fields of a config.json, or its text"},
            "sizes": {"$ref": "#/components/schemas/Sizes"}, "settings": {"$ref": "#/components/schemas/Settings"}}
     side = closed(run)
     more: dict[str, dict[str, Any]] = {

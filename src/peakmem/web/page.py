@@ -1,7 +1,8 @@
 """The page as files: for the server, as a folder, or as one HTML file that opens from disk.
 
-`assets/` is what ships: nothing is compiled. Into index.html go the answers of the first state, so that the page is
-complete before any engine is, and a plain form of every figure for readers without scripts.
+`assets/` is what ships: nothing is compiled, and of scripts only comments are left out (scripts.py). Into index.html
+go the answers of the first state, so that the page is complete before any engine is, and a plain form of every figure
+for readers without scripts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from html import escape
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import cast
 
@@ -23,6 +23,7 @@ from peakmem.version import __version__
 from peakmem.web.answer import estimate_json
 from peakmem.web.colours_css import css
 from peakmem.web.doors import COMMANDS, STATES, explained, state
+from peakmem.web.scripts import asset, scripts, shipped
 from peakmem.web.still import stills
 
 STYLES = ("base.css", "kinds.css", "figures.css", "calculator.css", "story.css")
@@ -48,19 +49,9 @@ def answered(request: object) -> str:
     return estimate_json(key(request))
 
 
-def asset(name: str) -> str:
-    return (resources("peakmem.web") / "assets" / name).read_text(encoding="utf-8")
-
-
 def sheet() -> str:
     """All styles as one: a page waits for each file of them."""
     return "\n".join(css() if name == "kinds.css" else asset(name) for name in STYLES)
-
-
-def scripts() -> list[str]:
-    """Names of the modules, those that import nothing of ours first."""
-    names = [entry.name for entry in (resources("peakmem.web") / "assets").iterdir() if entry.name.endswith(".js")]
-    return sorted(name for name in names if name != "worker.js")
 
 
 @cache
@@ -155,7 +146,7 @@ def files(mode: str = "served") -> dict[str, bytes]:
     script = module if mode == "served" else f"<script>{STILL}</script>\n{module}"
     found = {"index.html": index(mode, links, script, "").encode(), "style.css": sheet().encode()}
     for name in scripts():
-        found[name] = asset(name).encode()
+        found[name] = shipped(name).encode()
     if mode != "served":
         found["answers.gz"] = further_answers()
     return found
@@ -166,7 +157,7 @@ def single(pyodide: Path | None = None) -> str:
     styles = f"<style>{sheet()}</style>"
     imports = {}
     for name in scripts():
-        text = re.sub(r'(from |import )"\./([\w.]+)"', r'\1"#\2"', asset(name))
+        text = re.sub(r'(from |import )"\./([\w.]+)"', r'\1"#\2"', shipped(name))
         imports[f"#{name}"] = "data:text/javascript;base64," + base64.b64encode(text.encode()).decode()
     script = (f'<script>{STILL}</script>\n<script type="importmap">{json.dumps({"imports": imports})}</script>\n'
               '<script type="module">import "#main.js"</script>')

@@ -12,7 +12,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from peakmem.errors import Unreadable, printable
-from peakmem.web.page import asset
+from peakmem.web.scripts import shipped
 
 NEEDED = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "pyodide-lock.json", "python_stdlib.zip")
 NOTICES = ("LICENSE", "README.md")
@@ -71,7 +71,7 @@ def beside_the_page(folder: Path) -> dict[str, bytes]:
     """What a static folder needs to be live."""
     found = {f"pyodide/{name}": content for name, content in engine(folder).items()}
     found |= {f"pyodide/{name}": (folder / name).read_bytes() for name in NOTICES if (folder / name).is_file()}
-    return found | {"worker.js": asset("worker.js").encode(), "peakmem.zip": package()}
+    return found | {"worker.js": shipped("worker.js").encode(), "peakmem.zip": package()}
 
 
 def inline(folder: Path) -> str:
@@ -80,7 +80,7 @@ def inline(folder: Path) -> str:
     tags = [f'<script type="text/plain" data-engine="{name}">'
             f'{base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()}</script>'
             for name, content in packed.items()]
-    worker = base64.b64encode(asset("worker.js").encode()).decode()
+    worker = base64.b64encode(shipped("worker.js").encode()).decode()
     start = ("<script>window.peakmemWorker='data:text/javascript;base64," + worker + "';"
              "window.peakmemPayload=()=>Object.fromEntries([...document.querySelectorAll('[data-engine]')]"
              ".map((tag)=>[tag.dataset.engine,tag.textContent]))</script>")

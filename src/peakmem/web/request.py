@@ -56,7 +56,7 @@ def only(request: Mapping[str, Any], *names: str) -> None:
 
 
 def model_of(request: Mapping[str, Any]) -> Model:
-    """`model`: a preset or custom; or `config`: the fields of a config.json; `sizes`: other dimensions.
+    """`model`: a preset or custom; or `config`: the fields of a config.json, or its text; `sizes`: other dimensions.
 
     A name is never a path: nothing is read from a disk. Errors: UnknownName, Unreadable, Impossible; where sizes were
     given that cannot be, about those.
@@ -78,6 +78,8 @@ def sized(request: Mapping[str, Any]) -> Model:
     if config is not None:
         from peakmem.readers.hf_config import from_config
 
+        if isinstance(config, str):
+            config = fields_of(config, name_of(request))
         model = from_config(config, name_of(request), "config.json")
         return resize(model, **sizes) if sizes else model
     name = request.get("model", "custom")
@@ -91,6 +93,15 @@ def sized(request: Mapping[str, Any]) -> Model:
     rest = {key: value for key, value in sizes.items() if key not in own and key != "tied"}
     model = custom(**own, **tied)
     return resize(model, **rest) if rest else model
+
+
+def fields_of(text: str, name: str) -> Any:
+    """What a config.json says, read as the command line reads the file. Errors: Unreadable."""
+    from peakmem.readers.json_file import parse
+
+    if depth(text) >= NESTED:
+        raise Unreadable(f"{name} is nested too deeply")
+    return parse(text.encode("utf-8", "replace"), name)
 
 
 def name_of(request: Mapping[str, Any]) -> str:

@@ -103,13 +103,9 @@ def ledger(answer: Answer, legend: dict[str, str]) -> str:
 
 
 def levers(answer: Answer) -> str:
-    from peakmem.web.levers import changes
-
-    def words(one: Answer, side: int) -> str:
-        kinds = changes(answer["largest"], one["largest"])[side]
-        moved = [(kind, gib(answer["largest"].get(kind, 0)), gib(one["largest"].get(kind, 0))) for kind in kinds]
-        return ", ".join(f"{kind.replace('_', ' ')} {old} → {new}" for kind, old, new in moved if old != new)
+    def words(rows: list[tuple[str, int, int]]) -> str:
+        return ", ".join(f"{kind.replace('_', ' ')} {gib(old)} → {gib(new)}" for kind, old, new in rows)
 
     return table(["lever", "falls", "rises", "before", "after", "costs"], [
-        [escape(one["lever"]), words(one, 0), words(one, 1), gib(one["before"]), gib(one["after"]),
+        [escape(one["lever"]), words(one["falls"]), words(one["rises"]), gib(one["before"]), gib(one["after"]),
          escape(one["costs"])] for one in answer["tried"] if not one["refused"]])

@@ -20,6 +20,9 @@ PARTS = re.compile(r"""(?<!\w)(?P<quote>['"])(?:\\.|(?!(?P=quote)).)*?(?:(?P=quo
 """What was given stands in quotes, and is no name of ours whatever it says."""
 
 
+Parts = list[str | dict[str, str]]
+
+
 def one_line(text: str) -> str:
     return " ".join(text.split())[:2000]
 
@@ -30,9 +33,9 @@ def mistake(error: PeakmemError, request: Mapping[str, Any] | None = None) -> di
     return {"error": one_line(str(error)), "fields": about(error, said, request or {}), "parts": said}
 
 
-def parts(text: str) -> list[str | dict[str, str]]:
+def parts(text: str) -> Parts:
     """Text, and {"field": name} where it names a setting or a size by its flag."""
-    found: list[str | dict[str, str]] = []
+    found: Parts = []
     at = 0
     for match in PARTS.finditer(text):
         name = (match["flag"] or "").replace("-", "_")
@@ -42,7 +45,7 @@ def parts(text: str) -> list[str | dict[str, str]]:
     return [part for part in (*found, text[at:]) if part]
 
 
-def about(error: PeakmemError, said: list[str | dict[str, str]], request: Mapping[str, Any]) -> list[str]:
+def about(error: PeakmemError, said: Parts, request: Mapping[str, Any]) -> list[str]:
     """What is to be mended: of the settings that the line names those that were given; else what the error says."""
     named = [part["field"] for part in said if isinstance(part, dict)]
     given = {name for key in ("settings", "sizes") if isinstance(request.get(key), dict) for name in request[key]}

@@ -12,15 +12,7 @@ export function key(value) {
   if (value && typeof value === "object") {
     return `{${Object.keys(value).sort().map((name) => `${JSON.stringify(name)}:${key(value[name])}`).join(",")}}`;
   }
-  // As Python writes and reads it; a config.json may hold Infinity.
-  return typeof value === "number" && !Number.isFinite(value) ? String(value) : JSON.stringify(value);
-}
-
-/** JSON as Python reads it: with NaN and Infinity, which JSON.parse refuses. Errors: SyntaxError. */
-export function parse(text) {
-  if (!/NaN|Infinity/.test(text)) return JSON.parse(text);
-  const marked = text.replace(/"(?:[^"\\]|\\.)*"|-?Infinity|NaN/g, (found) => (found.startsWith('"') ? found : `"\\u0000${found}"`));
-  return JSON.parse(marked, (_, value) => (typeof value === "string" && /^\0(NaN|-?Infinity)$/.test(value) ? Number(value.slice(1)) : value));
+  return JSON.stringify(value);
 }
 
 /** Once Python runs in the page; at once where it is not to run here. */

@@ -1,12 +1,12 @@
 /** Section 5: settings on one side, the answer in sight on the other. */
 import { bare, count, fit, gib, h, kinds, letters, moment, momentTitle, named, old, people, scrolls, swatch, title, announce } from "./format.js";
-import { ask, key, mode } from "./ask.js";
+import { ask, mode } from "./ask.js";
 import { atRest, current, goTo, on, pin, request, state, tellAll } from "./store.js";
 import { draw } from "./chart.js";
 import { Form } from "./form.js";
 import { Timeline } from "./timeline.js";
 import { stated, tools } from "./exports.js";
-import { linked, words } from "./said.js";
+import { linkedMistake, words } from "./said.js";
 import { term } from "./terms.js";
 
 /** Marks of the pictures: where they are drawn, how the key shows them, what they mean. */
@@ -62,7 +62,7 @@ export class Calculator extends HTMLElement {
     atRest(() => this.retime());
     atRest(async (still) => {
       const answer = await ask(request({ ask: "refused" }), "refused");
-      if (still()) this.form.refuses(answer?.refused ?? {});
+      if (still()) this.form.refuses(answer?.refused ?? {}, answer?.only ?? {});
     });
     atRest((still) => this.rest(still));
     atRest(async (still) => {
@@ -85,7 +85,7 @@ export class Calculator extends HTMLElement {
       : "This copy holds answers made beforehand, and this is none of them. Copy the command line below, or run: peakmem serve";
   }
   fail(mistake) {
-    this.error.replaceChildren(...(mistake ? linked(mistake, this.form.places) : []));
+    this.error.replaceChildren(...(mistake ? linkedMistake(mistake) : []));
     this.form.wrong(mistake);
   }
 
@@ -117,7 +117,7 @@ export class Calculator extends HTMLElement {
   settle() {
     if (!state.answer.idle) return;
     this.form.sized(state.answer.ledger.run.model);
-    this.form.idle(state.answer.idle);
+    this.form.idle(state.answer.parts.idle);
   }
   details() {
     this.settle();
@@ -278,7 +278,7 @@ function differences(a, b) {
   const flat = (r) => ({ model: r.model, ...r.sizes, ...r.settings });
   const [x, y] = [flat(a), flat(b)];
   const changed = [...new Set([...Object.keys(x), ...Object.keys(y)])].filter((name) => String(x[name]) !== String(y[name]));
-  const files = x.model === y.model && key(a.config ?? null) !== key(b.config ?? null) ? [`model: ${x.model} → another file of this name`] : [];
+  const files = x.model === y.model && a.config !== b.config ? [`model: ${x.model} → another file of this name`] : [];
   const told = [...files, ...changed.map((name) => `${name}: ${x[name] ?? "default"} → ${y[name] ?? "default"}`)];
   return told.length ? told.join(", ") : "Change a setting: the outline stays where it is.";
 }

@@ -17,7 +17,7 @@ export class Check extends HTMLElement {
     this.replaceChildren(scrolls(h("pre", {}, h("code", {}, code)), "The code"), h("p", { class: "controls" }, copied),
       h("div", { class: "controls fields measured" }, Object.entries(this.inputs).map(([name, input]) => {
         input.setAttribute("aria-describedby", `said-${name}`);
-        return h("div", { class: "field" }, h("label", {}, h("span", {}, `${name}, GiB`), input), h("p", { class: "small said", id: `said-${name}` }));
+        return h("div", { class: "slot" }, h("div", { class: "field" }, h("label", {}, h("span", {}, `${name}, GiB`), input)), h("p", { class: "small said", id: `said-${name}` }));
       })), this.bars, this.verdict);
     on("details", () => this.draw());
     on("room", () => this.draw());
@@ -40,7 +40,7 @@ export class Check extends HTMLElement {
         : bytes < below[1] - ROUNDED ? `it holds what is ${below[0]}, so it cannot be below ${gib(below[1])}.` : "";
       const wrong = Boolean(why);
       input.setAttribute("aria-invalid", String(wrong));
-      const beside = input.closest(".field");
+      const beside = input.closest(".slot");
       beside.classList.toggle("wrong", wrong);
       beside.querySelector(".said").textContent = wrong ? `${name}: ${why}` : "";
       found[name] = wrong ? 0 : bytes;

@@ -3,7 +3,7 @@ import { announce, h, tell } from "./format.js";
 import { ask, started } from "./ask.js";
 import { ModelBox } from "./models.js";
 import { nameOf, read } from "./config.js";
-import { amount, label, plain, words } from "./said.js";
+import { amount, label, spelled, words } from "./said.js";
 import { canRead, cannotRead, change, changed, missed, reset, setting, start, state } from "./store.js";
 
 const FIRST = ["model", "gpu", "run", "sequence", "batch", "precision", "optimizer", "attention", "checkpoint", "implementation"];
@@ -35,7 +35,7 @@ export class Form {
       this.groups());
     for (const event of ["focusin", "pointerover"]) this.element.addEventListener(event, ({ target }) => {
       const row = this.rows[target.closest("[data-field]")?.dataset.field];
-      this.help.textContent = row ? `${label(row.name)}: ${plain(row.help)}` : POINT;
+      this.help.textContent = row ? `${label(row.name)}: ${spelled(row.parts)}` : POINT;
     });
   }
 
@@ -66,8 +66,9 @@ export class Form {
       } }, "↺");
   }
 
-  /** Where a control stands, and the line beside it. */
-  place(name, made, said, controls, back) {
+  /** Where a control stands, and the line below it, which has all the width there is. */
+  place(name, field, said, controls, back) {
+    const made = field.contains(said) ? field : h("div", { class: "slot", "data-field": name in this.rows ? name : null }, field, said);
     said.id = `said-${name}`;
     for (const control of controls) control.setAttribute("aria-describedby", said.id);
     controls[0].id = `set-${name}`;
@@ -137,7 +138,7 @@ export class Form {
       this.controls[`size-${name}`] = control;
       const said = h("p", { class: "small said" }), back = this.back(name);
       said.usual = "";
-      return this.place(name, h("div", { class: "field" }, h("label", {}, h("span", {}, label(name)), control), back, said), said, [control], back);
+      return this.place(name, h("div", { class: "field" }, h("label", {}, h("span", {}, label(name)), control), back), said, [control], back);
     });
     made.push(h("p", { class: "small wide" }, "What is given is taken; head count and feed-forward follow the hidden size."));
     return this.fold("Its size", SIZES, made, { class: "wide" });
@@ -153,7 +154,7 @@ export class Form {
       this.controls.run = radios.map((one) => one.firstElementChild);
       const said = h("p", { class: "small said" }), back = this.back(name);
       said.usual = "";
-      return this.place(name, h("fieldset", { class: "field", "data-field": name }, h("legend", {}, "run"), h("div", { class: "segmented" }, radios), back, said), said, this.controls.run, back);
+      return this.place(name, h("fieldset", { class: "field" }, h("legend", {}, "run"), h("div", { class: "segmented" }, radios), back), said, this.controls.run, back);
     }
     if (row.choices.length || name === "optimizer") {
       const options = name === "optimizer" ? Object.entries(this.tables.optimizers) : row.choices.map((choice) => [choice, choice]);
@@ -176,12 +177,12 @@ export class Form {
       control = h("input", { name, type: "text", spellcheck: "false", autocomplete: "off", onchange: () => set(control.value) });
     }
     this.controls[name] = control;
-    control.title = plain(row.help);
-    const said = h("p", { class: "small said" }, folded ? plain(row.help) : "");
+    control.title = spelled(row.parts);
+    const said = h("p", { class: "small said" }, folded ? spelled(row.parts) : "");
     said.usual = said.textContent;
     const back = this.back(name);
-    const made = h("div", { class: `field${row.type === "bool" ? " check" : ""}${["gpu", "precision", "optimizer"].includes(name) ? " wide" : ""}`, "data-field": name }, h("label", {}, h("span", {}, label(name)), control), reference, back, more, said);
-    this.place(name, made, said, more?.tagName === "INPUT" ? [control, more] : [control], back);
+    const field = h("div", { class: `field${row.type === "bool" ? " check" : ""}${["gpu", "precision", "optimizer"].includes(name) ? " wide" : ""}` }, h("label", {}, h("span", {}, label(name)), control), reference, back, more);
+    const made = this.place(name, field, said, more?.tagName === "INPUT" ? [control, more] : [control], back);
     this.fields[name] = this.places[name];
     return made;
   }
@@ -205,16 +206,12 @@ export class Form {
   }
 
   /** Choices that would be an error are not offered; where only one is left, its field says why. */
-  refuses(found) {
-    this.only = {};
+  refuses(found, only) {
+    this.only = only;
     for (const [name, { controls: [control] }] of Object.entries(this.fields)) {
       const not = found[name] ?? {};
       const value = String(state.settings[name] ?? this.rows[name].default);
-      const options = control.tagName === "SELECT" ? [...control.options] : [];
-      for (const option of options) option.disabled = option.value in not && option.value !== value;
-      const left = options.length ? options.some((one) => one.value !== value && !one.disabled) : value !== String(this.rows[name].default);
-      const [why] = Object.values(not);
-      if (why && !left && !(value in not)) this.only[name] = `Only ${value} here: ${plain(why.replace(/^--\S+ \S+: /, ""))}.`;
+      for (const option of control.options ?? []) option.disabled = option.value in not && option.value !== value;
     }
     this.offer();
   }
@@ -227,8 +224,8 @@ export class Form {
 
   offer() {
     for (const [name, { made, said, controls }] of Object.entries(this.fields)) {
-      const reason = this.reasons[name] ?? "";
-      const told = reason ? `No effect ${plain(reason)}.` : this.only[name] ?? "";
+      const reason = spelled(this.reasons[name] ?? []), only = this.only[name];
+      const told = reason ? `No effect ${reason}.` : only ? `Only ${setting(name)} here: ${spelled(only)}.` : "";
       made.hidden = reason === "in training" || reason === "in inference";
       for (const control of controls) control.disabled = Boolean(told);
       if (!made.classList.contains("wrong")) said.textContent = told || said.usual;

@@ -2,7 +2,7 @@
 import { count, gib, h, kinds, letter, letters, moment, named, scrolls, signed, title, announce } from "./format.js";
 import { ask, mode } from "./ask.js";
 import { about as wordIn, term } from "./terms.js";
-import { plain, words } from "./said.js";
+import { linked, listed, words } from "./said.js";
 import { atRest, change as take, on, request, state } from "./store.js";
 
 export class Rules extends HTMLElement {
@@ -23,7 +23,7 @@ export class Rules extends HTMLElement {
     });
     this.replaceChildren(h("div", { class: "rules" }, cards),
       letters(this.legend, Object.values(ledger.kinds).map((one) => one.formula)),
-      ...(ledger.notes.length ? [h("details", {}, h("summary", {}, "What was assumed"), h("ul", { class: "small" }, ledger.notes.map((note) => h("li", {}, note))))] : []));
+      ...(ledger.notes.length ? [h("details", {}, h("summary", {}, "What was assumed"), h("ul", { class: "small" }, state.answer.parts.notes.map((note) => h("li", {}, linked(note)))))] : []));
   }
 }
 customElements.define("pm-ledger", Rules);
@@ -50,21 +50,16 @@ export class Levers extends HTMLElement {
     }
     this.answer = answer;
     const best = Math.max(answer.before, 1);
-    const phase = (at) => at.split("/").slice(0, 2).join("/");
-    /** What falls and what rises, by kind, at its most: of the two ledgers; and where the peak then is. */
-    const change = (from, to) => {
-      const apart = kinds().map((kind) => [kind, from.largest[kind] ?? 0, to.largest[kind] ?? 0]).filter(([, a, b]) => gib(a) !== gib(b)).sort((x, y) => Math.abs(y[1] - y[2]) - Math.abs(x[1] - x[2]));
-      const told = (word, rows) => (rows.length ? [h("b", {}, `${word}: `), rows.map(([kind, a, b]) => `${title(kind)} ${gib(a)} → ${gib(b)}`).join(", "), ". "] : []);
-      const elsewhere = to.moment && phase(to.moment) !== phase(from.moment);
-      return [told("Falls", apart.filter(([, a, b]) => b < a)), told("Rises", apart.filter(([, a, b]) => b > a)), elsewhere ? `The peak is then ${moment(to.moment)}. ` : ""];
-    };
+    /** What falls and what rises, by kind, at its most; and where the peak then is. */
+    const told = (word, rows) => (rows.length ? [h("b", {}, `${word}: `), rows.map(([kind, a, b]) => `${title(kind)} ${gib(a)} → ${gib(b)}`).join(", "), ". "] : []);
+    const change = (one) => [told("Falls", one.falls), told("Rises", one.rises), one.elsewhere ? `The peak is then ${moment(one.elsewhere)}. ` : ""];
     /** Why a lever is not offered, with the number. */
     const why = (lever) => {
       if (lever.state === "apart") return `Not here: ${lever.why}.`;
       if (lever.refused) return `Taken. Without it this run is refused: ${words(lever)}`;
       const apart = lever.bytes - answer.before;
-      if (lever.state === "taken") return apart > 0 ? [`Taken: it saves ${gib(apart)}. Without it the peak is ${gib(lever.bytes)}. `, change(lever, answer)] : `Taken, and it saves nothing here: without it the peak is ${gib(lever.bytes)}, with it ${gib(answer.before)}.`;
-      return [apart ? `Not worth it here: the peak would be ${gib(apart)} higher, ${gib(lever.bytes)}. ` : `Worth nothing here: the peak stays at ${gib(answer.before)}. `, change(answer, lever)];
+      if (lever.state === "taken") return apart > 0 ? [`Taken: it saves ${gib(apart)}. Without it the peak is ${gib(lever.bytes)}. `, change(lever)] : `Taken, and it saves nothing here: without it the peak is ${gib(lever.bytes)}, with it ${gib(answer.before)}.`;
+      return [apart ? `Not worth it here: the peak would be ${gib(apart)} higher, ${gib(lever.bytes)}. ` : `Worth nothing here: the peak stays at ${gib(answer.before)}. `, change(lever)];
     };
     /** What lies elsewhere is not saved: it is moved. */
     const beside = (one) => [["host", "the host’s memory"], ["disk", "the disk"]].filter(([name]) => one[name] > answer[name]).map(([name, where]) => `${gib(one[name])} then lie in ${where}. `);
@@ -75,7 +70,7 @@ export class Levers extends HTMLElement {
       return h("li", { class: "lever", "data-name": one.lever }, h("div", { class: "take" }, button, h("span", { class: "small" }, about ? [cited(about.source), " ", meant(about.name)] : "the fewest that make it fit")),
         h("div", { class: "before" }, gauge(one.by_kind, best),
           h("span", { class: "numbers" }, one.refused ? "refused" : [h("b", {}, gib(one.after)), ` ${signed(one.after - one.before)}`, one.fits && state.answer.room ? h("span", { class: "good" }, " fits") : ""])),
-        h("p", { class: "small" }, one.refused ? plain(one.refused) : [change(answer, one), beside(one), `Costs ${one.costs || "what each of them costs"}. `, one.flags.split(/ (?=--)/).map((flag) => [h("code", {}, flag), " "])]));
+        h("p", { class: "small" }, one.refused ? words(one) : [change(one), beside(one), `Costs ${one.costs || "what each of them costs"}. Sets ${listed(one.settings)}.`]));
     };
     /** Every lever keeps its place, also one that is taken: nothing moves, and the keyboard's focus has where to stay. */
     const idle = (lever) => h("li", { class: "lever idle", "data-name": lever.name, tabindex: -1 }, h("div", { class: "take" }, h("b", {}, lever.name), h("span", { class: "small" }, cited(lever.source), " ", meant(lever.name))),

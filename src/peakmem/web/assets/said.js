@@ -5,19 +5,20 @@ const NAMES = { gpu: "GPU", gpus: "GPUs", lora_rank: "LoRA rank", lora_targets: 
 
 export const label = (name) => NAMES[name] ?? name.replaceAll("_", " ");
 
-/** Help of the command line: a setting is called by its flag, and lists have commands of their own. */
-export const plain = (text) => text.replace(/: `peakmem list.*$/, "").replace(/--([a-z-]+)/g, (_, flag) => label(flag.replaceAll("-", "_")));
+/** A line in parts as text; a setting stands in it by its name. */
+export const spelled = (parts) => parts.map((part) => (part.field ? label(part.field) : part)).join("");
 
+const partsOf = (mistake) => mistake.parts ?? [mistake.error];
 /** The line of a mistake as text. */
-export const words = (mistake) => (mistake.parts ?? [mistake.error]).map((part) => (part.field ? label(part.field) : part)).join("");
+export const words = (mistake) => spelled(partsOf(mistake));
 
-/** The same with ways to the controls that it names. */
-export function linked(mistake, places) {
-  return (mistake.parts ?? [mistake.error]).map((part) => {
-    const control = part.field && places[part.field]?.controls[0];
-    return !part.field ? part : !control ? label(part.field) : h("a", { href: `#${control.id}`, "data-control": part.field }, label(part.field));
-  });
-}
+/** Parts with ways to the controls that they name. */
+export const linked = (parts) => parts.map((part) => !part.field ? part : !document.getElementById(`set-${part.field}`) ? label(part.field)
+  : h("a", { href: `#set-${part.field}`, "data-control": part.field }, label(part.field)));
+export const linkedMistake = (mistake) => linked(partsOf(mistake));
+
+/** Settings as they are taken: "checkpoint full, LoRA rank 16". */
+export const listed = (settings) => Object.entries(settings).map(([name, value]) => `${label(name)} ${value}`).join(", ");
 
 /** "1 sequence", "2 sequences", and a rank of 0 is none. */
 export function amount(row, value) {

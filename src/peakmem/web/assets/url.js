@@ -1,5 +1,5 @@
 /** The state as a link: #v=1&model=…&sequence=…; what is not the default, by its own name. */
-import { key, parse } from "./ask.js";
+import { sound } from "./config.js";
 
 const PARTS = ["model", "config"];
 const LONGEST = 99_000; // the command line reads back 100,000 with the address
@@ -14,7 +14,7 @@ export function setNames(tables) {
 
 /** The link, and what of the state it is too short for: the browser keeps that beside it. */
 export function toHash(state) {
-  const whole = written(state, state.config && key(state.config));
+  const whole = written(state, state.config);
   return whole.length <= LONGEST ? { hash: whole, beside: null } : { hash: written(state, ELSEWHERE), beside: { config: state.config } };
 }
 
@@ -47,12 +47,9 @@ export function fromHash(hash, beside) {
     else if (!unknown.includes(name)) unknown.push(name);
   }
   const config = given.getAll("config").at(-1);
-  try {
-    if (config === ELSEWHERE) found.config = beside?.config ?? null;
-    else if (config) found.config = parse(config);
-  } catch {
-    wrong.push("The config in the link is not JSON.");
-  }
+  if (config === ELSEWHERE) found.config = beside?.config ?? null;
+  else if (config && sound(config)) found.config = config;
+  else if (config) wrong.push("The config in the link is not JSON.");
   if (config === ELSEWHERE && !found.config) wrong.push(`${found.model} was too long for a link: open the file again.`);
   if (unknown.length) wrong.push(`The link says things that are unknown here: ${unknown.join(", ")}`);
   return { found, wrong: wrong.join(" ") };
