@@ -158,3 +158,18 @@ def test_bitsandbytes_among_ranks_says_what_it_says(tmp_path: Path, capsys: pyte
                     "def step():\n    return Module(), torch.zeros(4, 128), AdamW8bit\n")
     told = error_of(capsys, f"{file}:step", "--shard", "fsdp2", "--gpus", "2")
     assert "CurrentRawStream" not in told and "DTensor" in told
+
+
+def test_both_tell_of_an_odd_padding_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "qwen2", "vocab_size": 300, "pad_token_id": 300}))
+    told = error_of(capsys, str(path))
+    assert "pad_token_id 300" in told and "null" in told
+    assert main(["estimate", str(path)]) == 2 and told in capsys.readouterr().err
+
+
+def test_a_smaller_vocabulary_leaves_no_padding_token_behind() -> None:
+    from peakmem.trace.configs import read
+
+    config, model = read("phi-3-mini", False, {"vocabulary": 1000})
+    assert model.vocabulary == config["vocab_size"] == 1000 and config["pad_token_id"] is None

@@ -56,6 +56,7 @@ from typing import Any
 
 from peakmem.errors import UnknownName, Unreadable, printable
 from peakmem.model import Model
+from peakmem.readers import padding
 from peakmem.readers.defaults import ALIASES, DEFAULTS, HARMLESS
 from peakmem.readers.fields import Fields
 from peakmem.readers.json_file import NotFinite
@@ -175,6 +176,7 @@ def from_config(config: Any, name: str = "model", file: str = "config.json", who
     fields = Fields(file, given, DEFAULTS[kind], ALIASES.get(kind))
     fields.place = "text_config" if config["model_type"] in NESTED and kind != config["model_type"] else ""
     sizes: Sizes = function(FAMILIES[kind])(fields)
+    padding.check(kind, fields.given, DEFAULTS[kind].get("vocab_size"), file)
     notes += [*([] if whole else _assumed(fields)), *_class_note(kind, fields), *fields.notes, *_unused(fields)]
     stored, why = None, ""
     if given.get("quantization_config") is not None:

@@ -91,6 +91,8 @@ def _resized(config: dict[str, Any], model: Model, wanted: Model) -> dict[str, A
             continue
         key = next((key for key in keys if key in known), keys[0])
         changed[key] = getattr(wanted, field)
+    if wanted.vocabulary != model.vocabulary:
+        changed["pad_token_id"] = None  # it changes no size, and may lie beyond the new vocabulary
     if dimensions(from_config(changed, model.name)) != dimensions(wanted):
         raise Impossible(
             f"{model.name}: its configuration has no word for these dimensions; write a config.json and "

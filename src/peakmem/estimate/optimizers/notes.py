@@ -19,8 +19,8 @@ def notes_on_step(setup: Setup, way: str) -> list[str]:
     elif setup.state_dtype != "auto" and row.block:
         notes.append(f"--state-dtype {setup.state_dtype} changes nothing: {row.name} keeps codes and scales")
     if row.name == "adamw-8bit" and setup.shard == "fsdp2":
-        notes.append("adamw-8bit: bitsandbytes' step refuses the DTensors that fully_shard makes of parameters (0.50.2); "
-                     "counted as if each GPU's were handed to it as plain tensors")
+        notes.append("adamw-8bit: bitsandbytes' step (0.50.2) refuses the DTensors that fully_shard makes of "
+                     "parameters; counted as if each GPU's were handed to it as plain tensors")
     if row.note and (row.name != "adamw" or way == "foreach"):
         notes.append(f"{row.name}: {row.note}")
     return notes
