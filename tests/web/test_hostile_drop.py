@@ -36,11 +36,11 @@ BAD: dict[str, bytes] = {
     "digits": json.dumps({**LLAMA, "vocab_size": 1}).replace('"vocab_size": 1', '"vocab_size": ' + "9" * 5000).encode(),
     "a text for a number": json.dumps({**LLAMA, "num_attention_heads": "eight"}).encode(),
     "a list for a number": json.dumps({**LLAMA, "intermediate_size": [1024]}).encode(),
+    "twice": GOOD.replace("{", '{"hidden_size": 9999, ', 1).encode(),
     "numbers that grow": ("{" + ",".join(f'"{i}": 1E20' for i in range(60_000)) + "}").encode(),
 }
 GOOD_ONES: dict[str, bytes] = {
     "BOM": b"\xef\xbb\xbf" + GOOD.encode(), "UTF-16": GOOD.encode("utf-16"),
-    "twice": GOOD.replace("{", '{"hidden_size": 9999, ', 1).encode(),
     "prototypes": json.dumps({**LLAMA, "__proto__": {"hidden_size": 1}, "toString": 1, "constructor": None}).encode(),
     "unused NaN": json.dumps({**LLAMA, "note": float("nan"), "more": float("inf")}).encode(),
 }

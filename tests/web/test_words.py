@@ -99,7 +99,28 @@ def test_a_link_holds_the_numbers_of_a_file_as_they_were(page: Any) -> None:
 def test_text_of_a_config_is_its_fields() -> None:
     text = json.dumps(LLAMA)
     assert ask(model="m", config=text) == ask(model="m", config=LLAMA)
-    assert "twice" not in str(ask(model="m", config=text.replace("{", '{"hidden_size": 1, ', 1)))
-    for wrong in ("", "{", "/etc/passwd", "[" * 40, "[1]", "\ud800"):
+    for wrong in (text.replace("{", '{"hidden_size": 1, ', 1), "", "{", "/etc/passwd", "[" * 40, "[1]", "\ud800"):
         found = ask(model="m", config=wrong)
         assert found["error"] and "\n" not in found["error"] and "peakmem failed" not in found["error"], wrong
+
+
+def test_nothing_shows_through_what_sticks_while_it_is_old(opened: Any, address: str) -> None:
+    page = opened(f"{address}#v=1&model=gpt2", viewport={"width": 390, "height": 800})
+    page.fill("form.form [name=batch]", "0")
+    until(page, "document.documentElement.hasAttribute('data-old')")
+    for part in (".stage", ".headline"):
+        style = page.eval_on_selector(part, """one => { const it = getComputedStyle(one);
+            return [it.opacity, it.position, it.backgroundColor]; }""")
+        ground = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        assert style == ["1", "sticky", ground], part
+        assert page.eval_on_selector(f"{part} > *", "one => getComputedStyle(one).opacity") == "0.65"
+
+
+def test_what_is_not_wrong_is_not_called_so(page: Any) -> None:
+    """aria-invalid stands on what is wrong alone."""
+    page.fill("[name=measured-allocated]", "-1")
+    page.fill("[name=message]", "no message")
+    until(page, "document.querySelectorAll('[aria-invalid]').length === 2")
+    page.fill("[name=measured-allocated]", "")
+    page.fill("[name=message]", "CUDA out of memory. Tried to allocate 20.00 MiB")
+    until(page, "!document.querySelector('[name=measured-allocated][aria-invalid]')")

@@ -187,4 +187,4 @@ def advice(message: OutOfMemoryMessage, found: Iterable[Finding]) -> Iterator[st
         yield ("Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, without max_split_size_mb, where it is not set "
                "already: it leaves no holes.")
     if "capacity" in about or "pieces" in about:
-        yield "Make the step smaller: `peakmem estimate` with --gpu, as the page, tries each lever on what ran."
+        yield "Make the step smaller: the page, and `peakmem estimate` for a GPU, try each lever on what ran."

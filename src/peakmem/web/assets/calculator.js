@@ -106,7 +106,7 @@ export class Calculator extends HTMLElement {
   draw() {
     const { ledger } = state.answer;
     this.fail(null);
-    this.headline.replaceChildren(h("strong", { class: "peak" }, gib(ledger.peak.bytes)), ` at the peak, ${moment(ledger.peak.moment)}.`);
+    this.headline.replaceChildren(h("strong", { class: "peak" }, gib(ledger.peak.bytes)), h("span", {}, ` at the peak, ${moment(ledger.peak.moment)}.`));
     this.about.replaceChildren(h("span", {}, `${state.config ? state.model : ledger.run.model.name}, ${people(ledger.parameters.total)} parameters${ledger.parameters.trained === ledger.parameters.total ? "" : `, ${people(ledger.parameters.trained)} trained`}.`), h("span", { class: "stated" }, ` Settings: ${stated()}.`));
     this.best = "";
     this.known = null;

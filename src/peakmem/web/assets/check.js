@@ -1,5 +1,5 @@
 /** Section 8: the count against a real run. What cannot have been measured is said beside its field, and not drawn. */
-import { announce, gib, h, kinds, letter, scrolls, swatch, title } from "./format.js";
+import { announce, gib, h, invalid, kinds, letter, scrolls, swatch, title } from "./format.js";
 import { on, state } from "./store.js";
 
 const GIB = 2 ** 30;
@@ -39,7 +39,7 @@ export class Check extends HTMLElement {
         : room && bytes > room.capacity + ROUNDED ? `${room.gpu} has ${gib(room.capacity)}; choose the GPU that it ran on, and give GiB.`
         : bytes < below[1] - ROUNDED ? `it holds what is ${below[0]}, so it cannot be below ${gib(below[1])}.` : "";
       const wrong = Boolean(why);
-      input.setAttribute("aria-invalid", String(wrong));
+      invalid(input, wrong);
       const beside = input.closest(".slot");
       beside.classList.toggle("wrong", wrong);
       beside.querySelector(".said").textContent = wrong ? `${name}: ${why}` : "";

@@ -1,5 +1,5 @@
 /** The settings: one control for each row of the field table, the common ones first. */
-import { announce, h, tell } from "./format.js";
+import { announce, h, invalid, tell } from "./format.js";
 import { ask, started } from "./ask.js";
 import { ModelBox } from "./models.js";
 import { nameOf, read } from "./config.js";
@@ -197,8 +197,7 @@ export class Form {
       if (at >= 0) made.closest("details")?.setAttribute("open", "");
       said.textContent = at === 0 ? words(mistake) : said.usual;
       for (const control of controls) {
-        if (at < 0) control.removeAttribute("aria-invalid");
-        else control.setAttribute("aria-invalid", "true");
+        invalid(control, at >= 0);
         control.setAttribute("aria-describedby", at > 0 ? this.places[hit[0]].said.id : said.id);
       }
     }

@@ -84,6 +84,9 @@ export function scrolls(element, name) {
   return element;
 }
 
+/** What stands in a control is wrong, or is not. */
+export const invalid = (control, wrong) => (wrong ? control.setAttribute("aria-invalid", "true") : control.removeAttribute("aria-invalid"));
+
 /** Seen while the settings cannot be counted: what stands below is not of them. */
 export const old = () => h("p", { class: "old small" }, "Numbers of before: the settings as they are now cannot be counted here.");
 

@@ -1,8 +1,9 @@
 /** An out-of-memory message, pasted: read by the engine, told in words; what it measured goes where it is compared. */
-import { h, announce } from "./format.js";
+import { h, announce, invalid } from "./format.js";
 import { ask, mode } from "./ask.js";
 import { change, on, request, state, tellAll } from "./store.js";
 import { stated } from "./exports.js";
+import { words } from "./said.js";
 
 const ABOUT = { capacity: "why", limit: "why", pieces: "why", others: "other processes", context: "context", count: "against the count", tensor: "which tensor" };
 const EXAMPLE = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1002.00 MiB. GPU 0 has a total capacity of 79.19 GiB of which 371.12 MiB is free. Including non-PyTorch memory, this process has 78.82 GiB memory in use. Of the allocated memory 77.61 GiB is allocated by PyTorch, and 612.40 MiB is reserved by PyTorch but unallocated.";
@@ -46,10 +47,10 @@ export class OutOfMemory extends HTMLElement {
     }
     const answer = await ask(request({ ask: "diagnose", message: around(text) }), "diagnose");
     if (answer === undefined || text !== this.box.value) return;
-    this.box.setAttribute("aria-invalid", String(Boolean(answer?.error)));
+    invalid(this.box, answer?.error);
     if (!answer || answer.error) {
       const none = mode === "live" ? "It is read as soon as the calculator is there." : "This copy holds answers made beforehand and cannot read it. Run: peakmem diagnose run.log";
-      this.found.replaceChildren(h("p", { class: answer ? "bad" : "" }, answer?.error ?? none));
+      this.found.replaceChildren(h("p", { class: answer ? "bad" : "" }, answer ? words(answer) : none));
       return;
     }
     this.tell(answer);
