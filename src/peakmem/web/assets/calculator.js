@@ -5,7 +5,7 @@ import { atRest, current, goTo, on, pin, request, state, tellAll } from "./store
 import { draw } from "./chart.js";
 import { Form } from "./form.js";
 import { Timeline } from "./timeline.js";
-import { stated, tools } from "./exports.js";
+import { called, stated, tools } from "./exports.js";
 import { linkedMistake, words } from "./said.js";
 import { term } from "./terms.js";
 
@@ -107,7 +107,7 @@ export class Calculator extends HTMLElement {
     const { ledger } = state.answer;
     this.fail(null);
     this.headline.replaceChildren(h("strong", { class: "peak" }, gib(ledger.peak.bytes)), h("span", {}, ` at the peak, ${moment(ledger.peak.moment)}.`));
-    this.about.replaceChildren(h("span", {}, `${state.config ? state.model : ledger.run.model.name}, ${people(ledger.parameters.total)} parameters${ledger.parameters.trained === ledger.parameters.total ? "" : `, ${people(ledger.parameters.trained)} trained`}.`), h("span", { class: "stated" }, ` Settings: ${stated()}.`));
+    this.about.replaceChildren(h("span", {}, `${called()}, ${people(ledger.parameters.total)} parameters${ledger.parameters.trained === ledger.parameters.total ? "" : `, ${people(ledger.parameters.trained)} trained`}.`), h("span", { class: "stated" }, ` Settings: ${stated()}.`));
     this.best = "";
     this.known = null;
     this.judge();

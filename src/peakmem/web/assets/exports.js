@@ -18,6 +18,9 @@ export function command(view = "bars") {
   return state.pinned ? `${shown}\npeakmem compare ${quoted(run(state.pinned.request))} ${quoted(run(state))}` : shown;
 }
 
+/** The model's name: a file's as it was. */
+export const called = () => (state.config ? state.model : state.answer?.ledger.run.model.name ?? state.model);
+
 /** What the answer is an answer to: the settings that everybody asks for, and all that were changed. */
 export function stated() {
   const names = new Set(["run", "batch", "sequence", "precision", "optimizer", ...Object.keys(state.settings)]);
@@ -67,7 +70,7 @@ function framed(svg) {
   const { ledger } = state.answer;
   const small = lines(`Settings: ${stated()}`, width / 6.2);
   const top = -(HEAD + LINE * small.length);
-  add("text", { class: "best", x: 8, y: top + 22 }, `${state.config ? state.model : ledger.run.model.name}: ${gib(ledger.peak.bytes)} at the peak`);
+  add("text", { class: "best", x: 8, y: top + 22 }, `${called()}: ${gib(ledger.peak.bytes)} at the peak`);
   small.forEach((text, i) => add("text", { class: "axis", x: 8, y: top + 42 + LINE * i }, text));
   let x = 8, y = height + 12;
   for (const kind of kinds().filter((one) => ledger.chart.some((row) => row.peak_by_kind[one]))) {

@@ -2,7 +2,7 @@
 import { h, announce, invalid } from "./format.js";
 import { ask, mode } from "./ask.js";
 import { change, on, request, state, tellAll } from "./store.js";
-import { stated } from "./exports.js";
+import { called, stated } from "./exports.js";
 import { words } from "./said.js";
 
 const ABOUT = { capacity: "why", limit: "why", pieces: "why", others: "other processes", context: "context", count: "against the count", tensor: "which tensor" };
@@ -79,7 +79,7 @@ export class OutOfMemory extends HTMLElement {
     };
     this.found.replaceChildren(h("p", {}, answer.asked), h("dl", { class: "findings" }, answer.findings.map(item)), gpus,
       h("h3", {}, "What to do"), h("ul", {}, answer.advice.map((text) => h("li", {}, text))),
-      h("p", {}, "Compared with ", h("b", {}, state.config ? state.model : state.answer?.ledger.run.model.name ?? state.model), ` (${stated()}): set `, h("a", { href: "#size" }, "what ran"), ", try the ", h("a", { href: "#levers" }, "levers"), " on it, see the ", h("a", { href: "#check" }, "figures beside the count"), "."));
+      h("p", {}, "Compared with ", h("b", {}, called()), ` (${stated()}): set `, h("a", { href: "#size" }, "what ran"), ", try the ", h("a", { href: "#levers" }, "levers"), " on it, see the ", h("a", { href: "#check" }, "figures beside the count"), "."));
   }
 }
 customElements.define("pm-oom", OutOfMemory);
