@@ -74,7 +74,6 @@ WIDER: Mapping[str, tuple[Any, ...]] = {
 eight_bits: bitsandbytes' AdamW; two_frozen: another pattern for --freeze."""
 SOME = ("q_proj,v_proj", "o_proj,down_proj", "gate_proj,k_proj", "c_attn,c_proj", "query_key_value", "Wqkv,out_proj",
         "q,v,wo", "query,dense", "fc1,fc2")
-FUSED = ("adamw", "adam", "amsgrad", "sgd", "momentum", "nesterov", "adagrad")
 NEEDS_SHARDS = ("gpus", "reshard", "reduce_dtype", "sync_each_batch")
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 MORE: tuple[Mapping[str, Any], ...] = (
@@ -126,8 +125,6 @@ def settings(config: Mapping[str, Any], seed: str) -> tuple[dict[str, Any], dict
     key = next((key for key in LAYERS if key in config), "")
     if layers and key and "layer_types" not in config:
         config[key] = layers
-    if made["optimizer_implementation"] == "fused" and made["optimizer"] not in FUSED:
-        made["optimizer_implementation"] = "auto"
     if made["checkpoint"] != "selective":
         del made["checkpoint_save"]
     if config["model_type"] not in SEQ2SEQ:

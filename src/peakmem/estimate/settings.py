@@ -170,10 +170,8 @@ def way_of_step(setup: Setup) -> str:
 
     Without a wish, or where the optimizer lacks what is wished, its first form: PyTorch's default.
     """
-    ways = find_optimizer(setup.optimizer).temporaries
     fused = fused_update(setup, PRECISIONS[setup.precision].fused_update)
-    wanted = "fused" if fused else setup.optimizer_implementation
-    return wanted if wanted in ways else str(next(iter(ways)))
+    return find_optimizer(setup.optimizer).form("fused" if fused else setup.optimizer_implementation)
 
 
 def stretches(model: Model, setup: Setup, kinds: tuple[str, ...],

@@ -49,6 +49,10 @@ class Optimizer:
         """Elements that share one scale; 0 when the layout has none."""
         return int(self.layout.rsplit(" ", 1)[1]) if "blocks" in self.layout else 0
 
+    def form(self, asked: str) -> str:
+        """How a step runs: as asked, where there is that form; else in the first one, PyTorch's default."""
+        return asked if asked in self.temporaries else next(iter(self.temporaries))
+
 
 def _torch(name: str, title: str, states: tuple[str, ...], file: str, foreach: tuple[str, int],
            loop: tuple[str, int], fused: bool = False, step: bool = False, aliases: tuple[str, ...] = (),

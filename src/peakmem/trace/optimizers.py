@@ -24,7 +24,10 @@ _IMPLEMENTATIONS: dict[str, dict[str, bool]] = {
 
 
 class Lion(torch.optim.Optimizer):
-    """Lion as packages write it: a loop, one momentum, sign of an interpolation (Chen et al., arXiv 2302.06675)."""
+    """Lion as packages write it: a loop, one momentum, sign of an interpolation (Chen et al., arXiv 2302.06675).
+
+    fused: lion-pytorch's Triton kernel, of which only that it makes nothing on the way is kept.
+    """
 
     def __init__(
         self,
@@ -32,7 +35,9 @@ class Lion(torch.optim.Optimizer):
         lr: float = 1e-4,
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0.0,
+        fused: bool = False,
     ) -> None:
+        self.fused = fused
         super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
 
     @torch.no_grad()
@@ -50,6 +55,10 @@ class Lion(torch.optim.Optimizer):
         momentum, gradient = state["exp_avg"], parameter.grad
         first, second = group["betas"]
         parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        if self.fused:
+            momentum.add_(gradient)
+            parameter.add_(momentum)
+            return
         update = momentum.clone().mul_(first).add(gradient, alpha=1 - first).sign_()
         parameter.add_(update, alpha=-group["lr"])
         momentum.mul_(second).add_(gradient, alpha=1 - second)
@@ -108,7 +117,7 @@ OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "NAdam": torch.optim.NAdam,
     "RAdam": torch.optim.RAdam,
     "Adafactor": torch.optim.Adafactor,
-    "Lion": lambda p, **o: Lion(p),
+    "Lion": lambda p, **o: Lion(p, fused=o.get("fused", False)),
     "Muon": _muon,
     "AdamW-8bit": lambda p, **o: bits.needed().optim.AdamW8bit(p),
 }

@@ -162,7 +162,7 @@ def setting_of(config: Mapping[str, Any], model: Model, setup: Setup) -> dict[st
         "freeze": [part.strip() for part in setup.freeze.split(",") if part.strip()],
         "frozen_layers": setup.frozen_layers,
         "optimizer": optimizer_of(setup),
-        "optimizer_impl": setup.optimizer_implementation,
+        "optimizer_impl": find_optimizer(setup.optimizer).form(setup.optimizer_implementation),
         "master": setup.precision == "mixed" and not sharded,
         "accumulation": setup.accumulation,
         "batch": setup.batch,
