@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,9 @@ FAMILIES = (
     "gemma2 gemma3_text gpt2 gpt_bigcode gpt_neox gpt_oss gptj granite llama llama4_text mistral mixtral mpt olmo2 "
     "opt phi phi3 qwen2 qwen3 qwen3_5_text qwen3_moe qwen3_next roberta stablelm starcoder2 t5 vit"
 ).split()
-LATER = (
-    "gemma4 gemma4_text glm glm4 glm4_moe glm4_moe_lite glm_moe_dsa jamba llava mamba mimo_v2_flash minimax_m2 "
-    "ministral mt5 nemotron_h olmo olmo3 olmoe qwen2_moe seed_oss smollm3 xlm-roberta mamba2 "
-    "internvl idefics3 smolvlm bart m2m_100 marian mbart pegasus "
-    "mistral3 deberta-v2 paligemma codegen apertus "
-    "granitemoehybrid bamba falcon_h1 falcon_mamba lfm2 lfm2_moe zamba2"
-).split()
-"""Values of model_type in the grid; later ones come last, so that the points before keep their names."""
+"""Values of model_type with a point each in the tests; the grid has those of every record."""
+PICTURED = ("gemma3", "gemma4", "idefics3", "internvl", "llava", "mistral3", "paligemma", "qwen2_5_vl", "qwen2_vl",
+            "qwen3_5", "qwen3_vl", "qwen3_vl_moe", "smolvlm")
 SEQ2SEQ = ("t5", "bart", "m2m_100", "marian", "mbart", "pegasus")
 AXES: Mapping[str, tuple[Any, ...]] = {
     "precision": ("bf16", "fp16", "fp32", "amp-bf16", "amp-fp16", "mixed"),
@@ -93,19 +89,19 @@ MORE: tuple[Mapping[str, Any], ...] = (
 
 
 def configs() -> list[dict[str, Any]]:
-    """Every tiny configuration of the reference records once, in a fixed order, then `MORE`, then those of `LATER`."""
-    return [*recorded(FAMILIES), *map(dict, MORE), *recorded(LATER)]
+    """Every tiny configuration of the reference records once, in a fixed order, then `MORE`."""
+    return [*recorded(), *map(dict, MORE)]
 
 
-def recorded(families: list[str]) -> list[dict[str, Any]]:
-    """Every tiny configuration of these families once, in the order of the records."""
+def recorded(families: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Every tiny configuration once, in the order of the records: of these families, or of all."""
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(DATA.glob("traced_*.json")):
         records = json.loads(path.read_text(encoding="utf-8"))
         for record in records["steps"] if isinstance(records, dict) else records:
             if "events" in record and isinstance(record.get("config"), dict):
                 config = {k: v for k, v in record["config"].items() if k not in ("dtype", "torch_dtype")}
-                if config["model_type"] not in families:
+                if families and config["model_type"] not in families:
                     continue
                 if record.get("task") == "mlm" and config["model_type"] == "bert":
                     config["architectures"] = ["BertForMaskedLM"]
@@ -166,16 +162,19 @@ def wider(made: Mapping[str, Any], family: str, seed: str) -> dict[str, Any]:
         found["reduce_dtype"] = "fp16"
     if made.get("freeze") and more["two_frozen"] and made["shard"] == "none":
         found["freeze"] = f"{made['freeze']},norm"
-    if family in ("gemma4", "idefics3", "internvl", "llava", "mistral3", "paligemma", "smolvlm"):
+    if family in PICTURED:
         found["images"] = more["images"]
     return found
 
 
 def points(each: int, only: str = "", seed: str = "") -> Iterator[Point]:
     """The grid: `each` settings for every configuration."""
-    for i, config in enumerate(configs()):
+    met: Counter[str] = Counter()
+    for config in configs():
+        family = config["model_type"]
+        met[family] += 1
         for j in range(each):
-            name = f"{config['model_type']}-{i}-{j}{seed}"
+            name = f"{family}-{met[family]}-{j}{seed}"
             if only in name:
                 yield possible(config, name)
 

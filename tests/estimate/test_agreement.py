@@ -41,6 +41,7 @@ LLAMA, T5, VIT, BERT, MPT = map(first, ("llama", "t5", "vit", "bert", "mpt"))
 DEEPSEEK_V2, DEEPSEEK_V3, LLAMA4 = map(first, ("deepseek_v2", "deepseek_v3", "llama4_text"))
 PACKED = {"lora_rank": 4, "lora_dropout": 0.1, "attention": "eager"}
 ROUTED = next(config for config in CONFIGS if config.get("output_router_logits"))
+RMSPROP = {"optimizer": "rmsprop", "precision": "bf16"}
 LONGROPE = agreement_grid.MORE[-1]
 FIRST = first_of_families()
 GRID = [
@@ -51,6 +52,25 @@ GRID = [
             first("deit") | {"num_hidden_layers": 2},
             {"precision": "bf16", "set_to_none": False, "optimizer": "momentum", "accumulation": 3},
         ),
+        ("lion in one kernel", LLAMA, {"optimizer": "lion", "optimizer_implementation": "fused", "precision": "fp32"}),
+        ("rmsprop has no fused form", LLAMA, {**RMSPROP, "optimizer_implementation": "fused"}),
+        (
+            "FSDP2 of one layer with adapters: its unit ends with the root's",
+            first("qwen3") | {"num_hidden_layers": 1},
+            {"precision": "fp32", "sequence": 18, "shard": "fsdp2", "gpus": 4, "lora_rank": 4},
+        ),
+        (
+            "FSDP2 of three layers, the first frozen: the last third is empty",
+            LLAMA | {"num_hidden_layers": 3},
+            {"precision": "mixed", "sequence": 18, "shard": "fsdp2", "gpus": 4, "frozen_layers": 1, "accumulation": 2},
+        ),
+        ("a kernel that never drops", first("ernie4_5"), {"precision": "fp32", "attention": "eager", "dropout": 0.1}),
+        ("whisper", first("whisper"), {"precision": "amp-bf16", "sequence": 13, "accumulation": 2}),
+        ("clip", first("clip"), {"precision": "fp32", "sequence": 11, "checkpoint": "full"}),
+        ("resnet, whose head is in a list, too", first("resnet"), {"precision": "bf16", "accumulation": 2}),
+        ("positions saved by pictures", first("qwen3_vl"), {"precision": "bf16", "sequence": 64}),
+        ("one token of mamba", first("mamba"), {"precision": "amp-bf16", "sequence": 1}),
+        ("mamba's sums in fp32", first("mamba") | {"residual_in_fp32": True}, {"precision": "bf16", "sequence": 9}),
         ("vit, one picture, zeroed gradients", VIT, {"precision": "fp32", "set_to_none": False}),
         (
             "roberta, FSDP2: a bias without a gradient",

@@ -21,6 +21,8 @@ TASKS = {
     "mlm": "AutoModelForMaskedLM",
     "seq2seq": "AutoModelForSeq2SeqLM",
     "image": "AutoModelForImageClassification",
+    "speech": "AutoModelForSpeechSeq2Seq",
+    "contrastive": "AutoModel",
 }
 _IGNORED = ("dtype", "torch_dtype", "quantization_config", "auto_map")
 
@@ -77,6 +79,8 @@ def build(
     for module in model.modules():
         if isinstance(getattr(module, "unique_layer_types", None), set):  # Gemma 4's tables come in the order of hashes
             module.unique_layer_types = sorted(cast(set[str], module.unique_layer_types))
+    if task == "contrastive":
+        model.forward = partial(model.forward, return_loss=True)
     model.train()
     return cast(torch.nn.Module, model)
 
@@ -201,7 +205,8 @@ def batch(
     grid: Sequence[int] = (),
 ) -> dict[str, torch.Tensor]:
     """Return one batch: tokens and labels, int64, size × sequence (labels size × `target` if given), with text of
-    pictures one for each sequence; or pixels in the parameters' dtype and one class each.
+    pictures one for each sequence; or pixels in the parameters' dtype and one class each, or sound and its text, or
+    pixels and their text.
 
     `grid`: of pictures, see `pictured`.
     """
@@ -214,6 +219,13 @@ def batch(
         raise ValueError(f"a {task} batch needs a sequence length")
     lengths = {"input_ids": sequence, "labels": target or sequence}
     tokens = {name: torch.empty(size, n, dtype=torch.int64, device=device) for name, n in lengths.items()}
+    if task == "speech":
+        features = torch.empty(size, config.num_mel_bins, 2 * config.max_source_positions, dtype=dtype, device=device)
+        return {"input_features": features, "labels": tokens["labels"]}
+    if task == "contrastive":
+        seen = config.vision_config
+        pixels = torch.empty(size, seen.num_channels, seen.image_size, seen.image_size, dtype=dtype, device=device)
+        return {"input_ids": tokens["input_ids"], "pixel_values": pixels}
     if task != "image-text":
         return tokens
     return pictured(config, tokens, dtype, device, grid)

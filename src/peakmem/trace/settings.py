@@ -242,6 +242,8 @@ def task_of(model: Model, setup: Setup) -> str:
         return "image-text"
     if model.image and not model.vocabulary:
         return "image"
+    if special := {"whisper": "speech", "clip": "contrastive"}.get(model.architecture):
+        return special
     if "encoder_decoder" in model.switches:
         return "seq2seq"
     return "mlm" if CLASSES.get(model.architecture, "").endswith("ForMaskedLM") else "causal"
@@ -253,18 +255,8 @@ def of_own_file(given: Mapping[str, Any]) -> dict[str, Any]:
     Raises `Impossible` for a setting that is the file's own business.
     """
     known = {
-        "accumulation",
-        "attention",
-        "clip",
-        "gpu",
-        "gpus",
-        "precision",
-        "set_to_none",
-        "shard",
-        "step",
-        "reshard",
-        "reduce_dtype",
-        "sync_each_batch",
+        "accumulation", "attention", "clip", "gpu", "gpus", "precision", "set_to_none", "shard", "step",
+        "reshard", "reduce_dtype", "sync_each_batch",
     }
     for name in given:
         if name not in known:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from .tracer import Tracer
 
-_NONE = r"(?!.*(?:merger|downsampling_layer))"
+_NONE = r"(?!.*(?:merger|downsampling_layer|classifier))"
 _LAYER = re.compile(rf"^(?:{_NONE}.*?\.stages\.\d+\.layers|{_NONE}.*?)\.(\d+)(?:\.|$)")
-"""A module of a list, or of the list of a stage; mergers and what joins two stages are numbered, too, and no layers."""
+"""A module of a list, or of the list of a stage; mergers, heads and what joins two stages are numbered, too, and no
+layers."""
 
 
 def chart_ends(tracer: Tracer, first: int) -> Iterator[tuple[int, str]]:
