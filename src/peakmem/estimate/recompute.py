@@ -82,7 +82,6 @@ class Kept:
         if self.saves(*key):
             kept = made.detached()
             if kept.storage:
-                kept.storage.record.saved = True
                 kept.storage.record.why.append(f"selective checkpointing keeps what {node.op} makes in {node.scope}")
             self.store.setdefault(key, []).append(kept)
         return made
