@@ -81,8 +81,8 @@ What a single field of a file makes impossible is told where it is read, and `pe
 This page is made by `scripts/families.py`, which asks the code; a test compares them.
 """
 
-GROUPS = {"decoder": "Text", "beside": "Text with pictures", "pair": "Encoder and decoder", "encoder": "Encoders of text",
-          "pictures": "Pictures: classes, captions, diffusion"}
+GROUPS = {"decoder": "Text", "beside": "Text with pictures", "pair": "Encoder and decoder",
+          "encoder": "Encoders of text", "pictures": "Pictures: classes, captions, diffusion"}
 COLUMNS = ("model_type", *ASKED, "also as", "presets")
 SHOWN = 3
 
