@@ -69,6 +69,16 @@ GRID = [
         ("clip", first("clip"), {"precision": "fp32", "sequence": 11, "checkpoint": "full"}),
         ("resnet, whose head is in a list, too", first("resnet"), {"precision": "bf16", "accumulation": 2}),
         ("positions saved by pictures", first("qwen3_vl"), {"precision": "bf16", "sequence": 64}),
+        (
+            "a router packed from fp32, whose input is no longer raised",
+            first("hunyuan_v1_moe"),
+            {"precision": "bf16", "sequence": 18, "lora_rank": 4, "weights": "nf4-double"},
+        ),
+        (
+            "selective: what a layer that no gradient reaches keeps",
+            agreement_grid.recorded(["llava"])[-1],
+            {"precision": "bf16", "checkpoint": "selective", "checkpoint_save": ("mm",), "sequence": 64},
+        ),
         ("one token of mamba", first("mamba"), {"precision": "amp-bf16", "sequence": 1}),
         ("mamba's sums in fp32", first("mamba") | {"residual_in_fp32": True}, {"precision": "bf16", "sequence": 9}),
         ("vit, one picture, zeroed gradients", VIT, {"precision": "fp32", "set_to_none": False}),

@@ -14,10 +14,11 @@ from peakmem.architectures.qwen3_moe import dense_rows
 from peakmem.estimate.experts import divide_in_place, experts, topk
 from peakmem.estimate.losses import causal_lm
 from peakmem.estimate.ops import add, cast, softmax, total_over
+from peakmem.estimate.packed import Packed
 from peakmem.estimate.shapes import reshape, view
 from peakmem.estimate.structure import Structure
 from peakmem.estimate.tape import Tensor, scope
-from peakmem.estimate.weights import project
+from peakmem.estimate.weights import has, project, weight
 
 MIRRORS = "transformers 5.24.0 models/hunyuan_v1_moe/modeling_hunyuan_v1_moe.py, experts implementation grouped_mm"
 
@@ -61,10 +62,13 @@ def moe(m: Structure, x: Tensor) -> Tensor:
 
 
 def route(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """HunYuanMoEV1Gate: in fp32, whatever the model is in."""
+    """HunYuanMoEV1Gate: in fp32, whatever the model is in; but not where bytes stand for the weight."""
     with scope("gate"):
         x = view(x, x.dims)
-        x = cast(x, "fp32", "rows in fp32")
+        with scope("wg"):
+            packed = isinstance(weight("weight" if has("weight") else "base_layer.weight"), Packed)
+        if not packed:
+            x = cast(x, "fp32", "rows in fp32")
         logits = project(x, "wg")
         values = softmax(logits, "fp32")
         values, numbers = topk(values, "K")

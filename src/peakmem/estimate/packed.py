@@ -38,8 +38,10 @@ class Packed(Parameter):
         self.scheme, self.parts, self.packed_from = scheme, parts, packed_from or dtype
 
 
-def make(tape: Tape, m: Structure, shape: Dims, name: str, fold: str, transposed: bool, stacked: bool) -> Packed:
-    """A quantised matrix, or a bank of experts. transposed: it lies as (in, out)."""
+def make(tape: Tape, m: Structure, shape: Dims, name: str, fold: str, transposed: bool, stacked: bool,
+         own: str = "") -> Packed:
+    """A quantised matrix, or a bank of experts. transposed: it lies as (in, out). own: the dtype it was packed from,
+    where its class gives it one."""
     stored = m.stored
     outputs, inputs = (shape[-1], shape[-2]) if transposed else (shape[-2], shape[-1])
     bank = shape[:-2] if stacked else ()
@@ -49,7 +51,7 @@ def make(tape: Tape, m: Structure, shape: Dims, name: str, fold: str, transposed
     for made in parts:
         if made.storage:
             made.storage.record.source = SCHEMES[stored.scheme].source
-    return Packed(shape, m.dtype, name, fold, stored.scheme, parts, stored.packed_from)
+    return Packed(shape, m.dtype, name, fold, stored.scheme, parts, own or stored.packed_from)
 
 
 def part_dims(part: Part, outputs: tuple[str, ...], inputs: tuple[str, ...], bits: int, group: int) -> Dims:

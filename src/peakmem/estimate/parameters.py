@@ -62,7 +62,8 @@ def make_rows(tape: Tape, m: Structure, rows: Iterator[Row], layer: str, fold: s
         dtype = row.dtype or dtype_of(m, row)
         trained = row.module == "adapter" or (row.module != "unused" and not m.lora and not is_held(m, row))
         if is_packed(m, row):
-            add(tape, layer, make(tape, m, shape, name, fold, lies_in_first(m, row), is_bank(row)), row)
+            packed = make(tape, m, shape, name, fold, lies_in_first(m, row), is_bank(row), row.dtype)
+            add(tape, layer, packed, row)
         else:
             made = tape.parts.parameter(shape, dtype, name, trained and not frozen and dtype in FLOATS, fold)
             add(tape, layer, made, row)
