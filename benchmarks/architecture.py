@@ -30,6 +30,7 @@ from peakmem.trace import record as tracing
 
 DTYPES = {"bf16": ("bf16", None), "fp32": ("fp32", None), "amp": ("fp32", "bf16"), "fp16": ("fp16", None)}
 TASKS = {"ImageClassification": "image", "MaskedLM": "mlm"}
+PAIRS = ("clip", "siglip")
 LEVERS: Mapping[str, Mapping[str, Any]] = {
     "plain": {}, "checkpointing": {"checkpointing": True}, "lora": {"lora": {"r": 8, "alpha": 16}},
     "accumulation": {"accumulation": 3},
@@ -42,7 +43,7 @@ def pictures_of(config: Mapping[str, Any], sequence: int, size: Sequence[int]) -
     if "encoder_decoder" in model.switches:
         return {"task": "seq2seq", "target_seq": sequence * 2 // 3}
     if not {"any_size", "tiles"} & model.switches:
-        seen = "image-text" if "sees" in model.switches else "causal"
+        seen = "image-text" if "sees" in model.switches else "contrastive" if model.architecture in PAIRS else "causal"
         return {"task": TASKS.get(CLASSES.get(model.architecture, "").rpartition("For")[2], seen)}
     said = dict(zip(("images", "image_height", "image_width"), size, strict=True))
     grid = grids_of(model, Setup.of(sequence=sequence, **said))

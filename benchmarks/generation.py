@@ -66,6 +66,11 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
                              "num_attention_heads": 6, "max_position_embeddings": 40},
              "vision_config": {"hidden_size": 40, "intermediate_size": 44, "num_hidden_layers": 2,
                                "num_attention_heads": 4, "image_size": 40, "patch_size": 8}},
+    "siglip": {"model_type": "siglip",
+               "text_config": {"hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3, "vocab_size": 97,
+                               "num_attention_heads": 6, "max_position_embeddings": 40, "projection_size": 40},
+               "vision_config": {"hidden_size": 40, "intermediate_size": 44, "num_hidden_layers": 2,
+                                 "num_attention_heads": 5, "image_size": 40, "patch_size": 8}},
     "deit": VIT | {"model_type": "deit"},
     "dinov2": VIT | {"model_type": "dinov2"},
     "dinov2 with registers": VIT | {"model_type": "dinov2_with_registers", "use_swiglu_ffn": True},
@@ -179,10 +184,10 @@ def inputs_of(config: Mapping[str, Any], batch: int, dtype: torch.dtype, device:
     if kind == "whisper":
         frames = 2 * config["max_source_positions"]
         return {"input_features": torch.empty(batch, config["num_mel_bins"], frames, dtype=dtype, device=device)}
-    if kind != "clip" and not CLASSES.get(kind, "").endswith("ForImageClassification"):
+    if kind not in ("clip", "siglip") and not CLASSES.get(kind, "").endswith("ForImageClassification"):
         return tokens
     pixels = {"pixel_values": torch.empty(batch, 3, SIDE, SIDE, dtype=dtype, device=device)}
-    return tokens | pixels if kind == "clip" else pixels
+    return tokens | pixels if kind in ("clip", "siglip") else pixels
 
 
 def traced(setting: Mapping[str, Any]) -> dict[str, list[int]]:

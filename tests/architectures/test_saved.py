@@ -53,7 +53,8 @@ CLASSES = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM",
            **dict.fromkeys(("deberta-v2", "distilbert", "electra", "modernbert", "mpnet"), "AutoModelForMaskedLM"),
            **dict.fromkeys(("t5", "mt5", *test_encoder_decoders.BARTS), "AutoModelForSeq2SeqLM"),
            "whisper": "WhisperForConditionalGeneration", "vit": "AutoModelForImageClassification",
-           "resnet": "AutoModelForImageClassification", "clip": "CLIPModel", "llava": "AutoModelForImageTextToText",
+           "resnet": "AutoModelForImageClassification", "clip": "CLIPModel", "siglip": "SiglipModel",
+           "llava": "AutoModelForImageTextToText",
            **dict.fromkeys(("gemma3", "paligemma"), "AutoModelForImageTextToText"),
            **dict.fromkeys((*test_vision_language.KINDS, *test_tiles.KINDS), "AutoModelForImageTextToText"),
            **{family: hf_config.CLASSES[family] for family in test_classifiers.FAMILIES}}
@@ -72,7 +73,7 @@ def batch_of(made: Any) -> dict[str, Any]:
     ids = torch.randint(3, 90, (BATCH, TOKENS))
     if made.model_type == "whisper":
         return {"input_features": torch.randn(BATCH, made.num_mel_bins, 2 * made.max_source_positions), "labels": ids}
-    if made.model_type == "clip":
+    if made.model_type in ("clip", "siglip"):
         images = made.vision_config
         ids = torch.randint(3, 90, (BATCH, 16))
         return {"input_ids": ids, "return_loss": True,
@@ -133,6 +134,8 @@ def saved_by_pytorch(config: dict[str, Any]) -> Counter[int]:
     if made.model_type == "deberta-v2":
         ways = len(made.pos_att_type or ()) if made.relative_attention else 0
         sizes[512] -= made.num_hidden_layers * (1 + ways)  # divisors: numbers of the processor's in a GPU's run, too
+    if made.model_type == "siglip":
+        sizes[512] -= 1  # log_sigmoid_forward's buffer, which is empty on a GPU
     if made.model_type == "qwen2_5_vl":
         sizes[512] -= 2  # which window each square goes to, there and back: on the CPU in a GPU's run, too
     return sizes
@@ -140,7 +143,7 @@ def saved_by_pytorch(config: dict[str, Any]) -> Counter[int]:
 
 def saved_by_peakmem(config: dict[str, Any]) -> Counter[int]:
     model = from_config(config)
-    tokens = {} if not model.vocabulary else {"sequence": 16 if config["model_type"] == "clip" else TOKENS}
+    tokens = {} if not model.vocabulary else {"sequence": 16 if config["model_type"] in ("clip", "siglip") else TOKENS}
     seen = config["model_type"] in test_vision_language.KINDS
     unseen = {"images": 0} if "any_size" in model.switches and config["model_type"] not in test_tiles.KINDS else {}
     size = test_vision_language.SIZE if seen else unseen

@@ -17,8 +17,9 @@ from peakmem.readers.hf_config import CLASSES, from_config
 from peakmem.setup import Setup
 from tests.reference_steps import DATA, differences, events_by_phase
 
-FAMILIES = ("clip", "llava", "resnet")
-TINY = {record["id"]: record for record in json.loads((DATA / "traced_towers.json").read_text())}
+FAMILIES = ("clip", "llava", "resnet", "siglip")
+TINY = {record["id"]: record for name in ("towers", "pairs")
+        for record in json.loads((DATA / f"traced_{name}.json").read_text())}
 
 CLIP = {
     "model_type": "clip", "projection_dim": 24,
@@ -27,6 +28,9 @@ CLIP = {
     "vision_config": {"hidden_size": 40, "intermediate_size": 44, "num_hidden_layers": 2, "num_attention_heads": 4,
                       "image_size": 32, "patch_size": 8},
 }
+SIGLIP = {"model_type": "siglip",
+          "text_config": CLIP["text_config"] | {"projection_size": 40},
+          "vision_config": CLIP["vision_config"] | {"num_attention_heads": 5}}
 TEXT = {"hidden_size": 48, "intermediate_size": 56, "num_hidden_layers": 3, "num_attention_heads": 6,
         "num_key_value_heads": 2, "vocab_size": 97, "head_dim": 8}
 LLAVA = {"model_type": "llava", "image_token_index": 96, "text_config": TEXT | {"model_type": "llama"},
@@ -44,6 +48,8 @@ PALIGEMMA = {"model_type": "paligemma", "image_token_index": 90, "projection_dim
 RESNET = {"model_type": "resnet", "embedding_size": 12, "hidden_sizes": [20, 24], "depths": [2, 3], "num_labels": 7}
 VARIANTS: dict[str, dict[str, Any]] = {
     "clip": CLIP,
+    "siglip": SIGLIP,
+    "siglip, one width": SIGLIP | {"text_config": CLIP["text_config"] | {"hidden_size": 40, "num_attention_heads": 4}},
     "resnet": RESNET,
     "resnet, basic layers": RESNET | {"layer_type": "basic", "downsample_in_first_stage": True},
     "resnet, no first shortcut": RESNET | {"embedding_size": 20},
@@ -63,7 +69,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "qwen3-vl, tied, biases": QWEN | {"tie_word_embeddings": True, "text_config": TEXT | {"attention_bias": True}},
     "qwen3-vl-moe": {"model_type": "qwen3_vl_moe", "text_config": TEXT | EXPERTS, "vision_config": DEEP},
 }
-GENERATES = [name for name in VARIANTS if not name.startswith(("clip", "resnet"))]
+GENERATES = [name for name in VARIANTS if not name.startswith(("clip", "siglip", "resnet"))]
 TRAINS = [name for name in VARIANTS if not name.startswith("qwen")]  # those with pictures: test_vision_language.py
 
 
@@ -96,6 +102,22 @@ def test_parameters_are_those_of_transformers(variant: str) -> None:
         number = found.index(key.partition(":")[0])
         ours.append((p.full_name.replace("*", str(number)), sides(p.dims, numbers)))
     assert ours == [(name, tuple(p.shape)) for name, p in real_model(VARIANTS[variant]).named_parameters()]
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"text_config": {"hidden_size": 48}}, "captions end as 48 numbers, pictures as 40"),
+    ({"vision_config": {"vision_use_head": False}}, "nothing to compare with a caption"),
+])
+def test_a_siglip_that_cannot_compare_is_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(Impossible, match=words):
+        from_config(SIGLIP | change)
+
+
+@pytest.mark.parametrize("targets", [("all-linear",), ("out_proj",), ("head.attention.out_proj",)])
+def test_an_adapter_that_the_pooling_head_reads_past_is_refused(targets: tuple[str, ...]) -> None:
+    with pytest.raises(Impossible, match="reads past an adapter on its out_proj"):
+        interpret(structure_of(from_config(SIGLIP), Setup.of(sequence=16, lora_rank=4, lora_targets=targets))[0])
+    interpret(structure_of(from_config(SIGLIP), Setup.of(sequence=16, lora_rank=4, lora_targets=("q_proj", "fc1")))[0])
 
 
 def test_a_tower_with_a_head_for_pooling_is_left_out() -> None:

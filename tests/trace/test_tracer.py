@@ -129,6 +129,17 @@ def test_selective_recomputation_keeps_the_named_products(worker: Worker) -> Non
     assert all_again["after_forward"] < some["after_forward"] < none["after_forward"]
 
 
+def test_beside_checkpointed_layers_a_bias_is_added_in_place(worker: Worker) -> None:
+    """SigLIP's pooling head reads what lies patch by patch; the mode that keeps products is on in layers alone."""
+    layers = {"num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 36}
+    config = {"model_type": "siglip", "text_config": layers | {"hidden_size": 40, "vocab_size": 97},
+              "vision_config": layers | {"hidden_size": 40, "image_size": 32, "patch_size": 8}}
+    usual = setting(config, task="contrastive", checkpointing=True)
+    found = [worker.call(trace, usual | more, events=True)["events"][0]["bytes"].count(2 * 2 * 16 * 2 * 40)
+             for more in ({}, {"selective": ["aten.bmm.default"]})]
+    assert found == [2, 2]  # keys and values of 16 patches: as projected, and contiguous
+
+
 def test_an_unknown_optimizer_is_named(worker: Worker) -> None:
     with pytest.raises(ValueError, match="no optimizer 'Adamw'"):
         make(torch.nn.Linear(2, 2), "Adamw")

@@ -81,6 +81,7 @@ CODE = {
     ("unet_2d_condition", "transformers"): "unet_2d",
     ("dit", "transformers"): "dit",
     ("clip", "transformers"): "clip",
+    ("siglip", "transformers"): "siglip_pairs",
     ("llava", "transformers"): "llava",
     ("internvl", "transformers"): "internvl",
     ("mistral3", "transformers"): "mistral3",

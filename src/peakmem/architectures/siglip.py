@@ -5,7 +5,7 @@ Patches are (gi gi') in rows and columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from peakmem.architectures import clip
 from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, layer_norm, linear
@@ -29,18 +29,23 @@ def rows(name: str) -> Definition:
     yield from layer_norm(f"{name}.post_layernorm", "hi")
 
 
-def block_rows() -> Iterator[Row]:
-    yield from layer_norm("layer_norm1", "hi")
+def block_rows(width: str = "hi", heads: str = "(ai di)", wide: str = "fi") -> Iterator[Row]:
+    yield from layer_norm("layer_norm1", width)
     for part in "kvq":
-        yield from linear(f"self_attn.{part}_proj", "(ai di)", "hi", True)
-    yield from linear("self_attn.out_proj", "hi", "(ai di)", True)
-    yield from layer_norm("layer_norm2", "hi")
-    yield from linear("mlp.fc1", "fi", "hi", True)
-    yield from linear("mlp.fc2", "hi", "fi", True)
+        yield from linear(f"self_attn.{part}_proj", heads, width, True)
+    yield from linear("self_attn.out_proj", width, heads, True)
+    yield from layer_norm("layer_norm2", width)
+    yield from linear("mlp.fc1", wide, width, True)
+    yield from linear("mlp.fc2", width, wide, True)
 
 
 def tower(m: Structure, pixels: Tensor) -> Tensor:
-    """SiglipVisionModel; m: the structure as this tower sees it."""
+    """SiglipVisionModel without a head; m: the structure as this tower sees it."""
+    return pooled(m, pixels, lambda last: last)[0]
+
+
+def pooled(m: Structure, pixels: Tensor, head: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """The last hidden states, and what a head makes of them."""
     with scope("embeddings"):
         patches = convolution(cast(pixels, weight("patch_embedding.weight").dtype), "patch_embedding",
                               "b hi (gi gi')", inputs=True)
@@ -53,14 +58,15 @@ def tower(m: Structure, pixels: Tensor) -> Tensor:
         for _ in m.layers("layers", "image"):
             x = m.layer(block, x)
     last = weights.layer_norm(x, "post_layernorm")
+    result = last, head(last)
     del hidden
-    return last
+    return result
 
 
-def block(m: Structure, x: Tensor) -> Tensor:
+def block(m: Structure, x: Tensor, widths: clip.Widths = clip.IMAGE) -> Tensor:
     residual = x
     x = weights.layer_norm(x, "layer_norm1")
-    x, _ = attention(m, x)
+    x, _ = attention(m, x, widths)
     x = add(residual, x)
     residual = x
     x = weights.layer_norm(x, "layer_norm2")
@@ -69,9 +75,10 @@ def block(m: Structure, x: Tensor) -> Tensor:
     return x
 
 
-def attention(m: Structure, x: Tensor) -> tuple[Tensor, Tensor | None]:
+def attention(m: Structure, x: Tensor, widths: clip.Widths = clip.IMAGE) -> tuple[Tensor, Tensor | None]:
+    _, heads, size = widths
     with scope("self_attn"):
-        q, k, v = (split_heads(project(x, f"{part}_proj"), "b ai (gi gi') di") for part in "qkv")
+        q, k, v = (split_heads(project(x, f"{part}_proj"), (("b",), (heads,), x.dims[1], (size,))) for part in "qkv")
         out, probabilities = attend(m, q, k, v, None, causal=False)
         out = project(out, "out_proj")
         return out, probabilities

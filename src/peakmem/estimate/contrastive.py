@@ -57,6 +57,15 @@ def exponential(x: Tensor) -> Tensor:
     return n.output(out)
 
 
+def log_sigmoid(x: Tensor) -> Tensor:
+    """log_sigmoid_forward: keeps its input; the buffer beside the result is empty on a GPU."""
+    n = Node("log_sigmoid", x)
+    n.saves(x, f"slope of the log-sigmoid in {n.scope}")
+    out = result_like(n, x, None, "log-sigmoid")
+    n.gradient(0, memory="grad")
+    return n.output(out)
+
+
 def all_pairs(text: Tensor, image: Tensor, logit_scale: Tensor) -> Tensor:
     """Each caption times each picture, times the exponential of a trained number."""
     pairs = product(text, as_rows(image), None)

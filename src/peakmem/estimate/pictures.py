@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peakmem.estimate.contrastive import divide
-from peakmem.estimate.layout import dims
+from peakmem.estimate.layout import Dims, dims
 from peakmem.estimate.node import Node
 from peakmem.estimate.ops import add, autocast_fp32, mean_last, mul, result_like, shift
 from peakmem.estimate.shapes import shaped
@@ -64,8 +64,8 @@ def response_norm(x: Tensor) -> Tensor:
     return add(add(mul(weight("weight"), mul(x, among)), weight("bias")), x)
 
 
-def vector_norm(x: Tensor) -> Tensor:
-    """linalg.vector_norm over rows and columns, kept as ones: keeps its input and its result.
+def vector_norm(x: Tensor, target: Dims | None = None) -> Tensor:
+    """linalg.vector_norm, by default over rows and columns, kept as ones: keeps its input and its result.
 
     Autocast asks for an fp32 result, without a copy of the input (fp32_set_opt_dtype).
     Source: FunctionsManual.cpp, linalg_vector_norm_backward: `grad * (self / norm).masked_fill_(norm == 0, 0)`.
@@ -73,7 +73,7 @@ def vector_norm(x: Tensor) -> Tensor:
     n = Node("vector_norm", x)
     n.saves(x, f"direction of {n.scope}")
     dtype = "fp32" if current().autocast else x.dtype
-    out = n.makes((x.dims[0], (), (), x.dims[3]), dtype, None, "norm")
+    out = n.makes(target or (x.dims[0], (), (), x.dims[3]), dtype, None, "norm")
     n.keeps(out, f"divisor of the gradient in {n.scope}")
     n.gradient(0, dims=x.dims, dtype=dtype, memory=x.memory, temporaries=((x.dims, dtype), (out.dims, "bool")))
     return n.output(out)

@@ -30,22 +30,25 @@ from peakmem.estimate.tape import Parameter, Tensor, current, scope
 
 def weight(name: str) -> Parameter:
     """The parameter of this name in the current part of the model."""
-    tape, found = current(), known(name)
-    if tape.fetch is not None:
-        tape.fetch(found)
+    found = known(name)
+    if (fetch := current().fetch) is not None:
+        fetch(found)
     return found
 
 
 def known(name: str) -> Parameter:
     """The same, asked for what it is, not read."""
-    tape = current()
-    return tape.parameters[(tape.borrowed or tape.layer) + (f"{tape.scope}.{name}" if tape.scope else name)]
+    return current().parameters[_key(name)]
 
 
 def has(name: str) -> bool:
     """Whether the current part of the model has a parameter of this name."""
+    return _key(name) in current().parameters
+
+
+def _key(name: str) -> str:
     tape = current()
-    return (tape.borrowed or tape.layer) + (f"{tape.scope}.{name}" if tape.scope else name) in tape.parameters
+    return (tape.borrowed or tape.layer) + (f"{tape.scope}.{name}" if tape.scope else name)
 
 
 @contextmanager
@@ -74,8 +77,10 @@ def conv1d(x: Tensor, name: str) -> Tensor:
         return product(x, weight("weight"), weight("bias"), transposed=True)
 
 
-def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False) -> Tensor:
+def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False,
+            whole: Parameter | None = None) -> Tensor:
     """x·wᵀ (+ bias) on the flattened rows of x; `transposed`: the weight lies as (in, out).
+    whole: what w was split from: split() hands on that it wants a gradient, where none is recorded, too.
 
     mm computes the weight's gradient first, addmm the input's. A gradient that leaves through a view cannot be
     accumulated in place (MmBackward0, AddmmBackward0, ViewBackward0). The weight's has the weight's order in memory
@@ -83,7 +88,7 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
     (mm_mat1_backward).
     """
     if isinstance(w, Packed):
-        return packed_product(x, w, w.dims[1] if transposed else w.dims[0], bias)
+        return packed_product(x, w, w.dims[int(transposed)], bias)
     given = x, w  # what a caller hands over lives until the call is over; autocast is one, too
     if transposed:  # autocast takes the arguments from right to left: addmm(bias, x, weight), linear(x, weight, bias)
         w = autocast(w)
@@ -93,14 +98,14 @@ def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False)
         bias = None if bias is None else autocast(bias)
         w = autocast(w)
         x = autocast(x)
-    called = x, w
-    out = w.dims[1] if transposed else w.dims[0]
+    called, out = (x, w), w.dims[int(transposed)]
     rows, flattened = x.dims[:-1], len(x.dims) > 2
     if bias is not None and flattened and not transposed and not is_contiguous(x.dims, x.memory, current().ones):
-        # Linear.cpp: addmm is for what is contiguous
-        return add_into(product(x, given[1] if given[1].needs_grad else w, None), bias)
+        # Linear.cpp: addmm is for what is contiguous. A parameter's copy is cached, a part's is not
+        trained = isinstance(given[1], Parameter) and given[1].needs_grad
+        return add_into(product(x, given[1] if trained else w, None, whole=whole if w is given[1] else None), bias)
     if flattened and not viewable(x.memory, (flat(rows), x.dims[-1]), current().ones):
-        if not given[1].needs_grad and bias is None:  # autocast's copy of a trained matrix wants a gradient, always
+        if not (whole or given[1]).needs_grad and bias is None:  # autocast's copy of a trained one wants it, always
             return by_row_of_batch(x, w if transposed else swap(w, w.dims[::-1]))
         if bias is None:  # the weight's t() is older than the copy: its gradient is handed on after that of x
             w = swap(w, w.dims)

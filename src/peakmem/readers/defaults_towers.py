@@ -51,6 +51,7 @@ TOWERS: Mapping[str, Row] = {
                "depths": (3, 4, 6, 3), "layer_type": "bottleneck", "hidden_act": "relu",
                "downsample_in_first_stage": False, "downsample_in_bottleneck": False},
     "clip": {"text_config": None, "vision_config": None, "projection_dim": 512},
+    "siglip": {"text_config": None, "vision_config": None},
 }
 
 CLIP_TEXT: Row = {
@@ -64,6 +65,11 @@ CLIP_VISION: Row = {
 }
 SIGLIP_VISION: Row = {
     **CLIP_VISION, "image_size": 224, "patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "vision_use_head": True,
+}
+SIGLIP_TEXT: Row = {
+    "vocab_size": 32000, "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
+    "num_attention_heads": 12, "max_position_embeddings": 64, "hidden_act": "gelu_pytorch_tanh",
+    "attention_dropout": 0.0, "projection_size": None,
 }
 PALIGEMMA_VISION: Row = {
     **SIGLIP_VISION, "hidden_size": 1152, "intermediate_size": 4096, "num_hidden_layers": 27,

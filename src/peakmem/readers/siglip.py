@@ -1,4 +1,4 @@
-"""Decoders behind SigLIP's tower: config.json fields -> keyword arguments of `Model`."""
+"""SigLIP, and decoders behind its tower: config.json fields -> keyword arguments of `Model`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from peakmem.errors import Impossible, UnknownName
 from peakmem.model import Model
 from peakmem.readers import decoders
-from peakmem.readers.defaults_towers import PALIGEMMA_TEXT, PALIGEMMA_VISION, SIGLIP_VISION
+from peakmem.readers.defaults_towers import PALIGEMMA_TEXT, PALIGEMMA_VISION, SIGLIP_TEXT, SIGLIP_VISION
 from peakmem.readers.fields import Fields
-from peakmem.readers.shared import Sizes
+from peakmem.readers.shared import Sizes, head_size, layers
 from peakmem.readers.towers import clip_vision, part
 from peakmem.readers.vision_language import together
 
@@ -29,9 +29,32 @@ def gemma3(f: Fields) -> Sizes:
     return together(f, text | {"tied": f.flag("tie_word_embeddings"), "switches": switches}, image)
 
 
-def siglip_vision(f: Fields) -> Model:
-    """SigLIP's tower, without a head that pools; gi: patches of a side."""
-    if f.flag("vision_use_head"):
+def siglip(f: Fields) -> Sizes:
+    """SigLIP: a tower for pictures, which runs first, and one for captions, both of one width at their ends."""
+    text, image = part(f, "text_config", SIGLIP_TEXT), siglip_vision(part(f, "vision_config", SIGLIP_VISION), True)
+    text.used |= {"model_type"}
+    heads, count, hidden = text.count("num_attention_heads"), layers(text), text.count("hidden_size")
+    width = hidden if text.value("projection_size") is None else text.count("projection_size")
+    if width != image.hidden:
+        raise Impossible(f"{f.file}: captions end as {width} numbers, pictures as {image.hidden}: give projection_size "
+                         f"{image.hidden} in text_config")
+    return {
+        "layers": image.layers + count, "layer_kinds": ("image",) * image.layers + ("text",) * count,
+        "hidden": hidden, "heads": heads, "kv_heads": heads, "head_size": head_size(text, own=False),
+        "feed_forward": text.count("intermediate_size"), "vocabulary": text.count("vocab_size"),
+        "positions": text.count("max_position_embeddings"), "longest": text.count("max_position_embeddings"),
+        "activation": text.activation("hidden_act"), "attention_dropout": text.fraction("attention_dropout"),
+        "image": image.image, "patch": image.patch, "channels": image.channels, "towers": (image,),
+        "switches": frozenset(), "sizes": {"D": width},
+    }
+
+
+def siglip_vision(f: Fields, head: bool = False) -> Model:
+    """SigLIP's tower, with a head that pools or without; gi: patches of a side."""
+    if f.flag("vision_use_head") != head:
+        if head:
+            raise Impossible(f"{f.file}: {f.said('vision_use_head')}: without a head that pools there is nothing to "
+                             "compare with a caption")
         raise Impossible(f"{f.file}: {f.said('vision_use_head')}: a head that pools, which peakmem does not know")
     f.used |= {"model_type"}
     image = clip_vision(f)

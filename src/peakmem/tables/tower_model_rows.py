@@ -33,6 +33,9 @@ def tower(layers: int, hidden: int, heads: int, **more: Any) -> Config:
             "intermediate_size": 4 * hidden, **more}
 
 
+SO400M: Config = {"num_hidden_layers": 27, "hidden_size": 1152, "num_attention_heads": 16, "intermediate_size": 4304}
+
+
 def clip(text: Config, pictures: Config, width: int) -> Config:
     return {"model_type": "clip", "projection_dim": width, "text_config": text, "vision_config": pictures}
 
@@ -85,6 +88,11 @@ ROWS: tuple[Preset, ...] = (
            f"{HUB}openai/clip-vit-large-patch14", ("clip-vit-l-14",)),
     Preset("clip-vit-large-patch14-336", clip(LARGE_TEXT, {**LARGE_TOWER, "image_size": 336}, 768), 427944193,
            f"{HUB}openai/clip-vit-large-patch14-336", ("clip-vit-l-14-336",)),
+    Preset("siglip-base", {"model_type": "siglip", "text_config": {}, "vision_config": {}}, 203155970, DEFAULT,
+           ("siglip", "siglip-base-patch16-224")),
+    Preset("siglip-so400m", {"model_type": "siglip", "text_config": SO400M,
+                             "vision_config": {**SO400M, "image_size": 384, "patch_size": 14}}, 877960498,
+           f"{HUB}google/siglip-so400m-patch14-384", ("siglip-so400m-patch14-384",)),
     Preset("whisper-tiny", whisper(4, 384, 6), 37760640, f"{HUB}openai/whisper-tiny"),
     Preset("whisper-base", whisper(6, 512, 8), 72593920, f"{HUB}openai/whisper-base"),
     Preset("whisper-small", whisper(12, 768, 12), 241734912, f"{HUB}openai/whisper-small"),

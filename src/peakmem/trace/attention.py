@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from peakmem.tables.kernels import GPU, Attention, choose
 
@@ -89,7 +90,7 @@ class AttentionOnGPU:
         kernel = choose(call, self.gpu, VERSION, only) if query.dim() == 4 else "math"
         self.calls[kernel] += 1
         if kernel == "math":
-            self.adds_in_place = True
+            self.adds_in_place = not chooses()
             try:
                 return self.math_kernel(
                     query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
@@ -97,6 +98,14 @@ class AttentionOnGPU:
             finally:
                 self.adds_in_place = False
         return _fused(kernel, query, key, value, attn_mask, dropout_p, is_causal, scale, training)
+
+
+def chooses() -> bool:
+    """Whether selective checkpointing's own dispatch mode is on: as in a layer that is checkpointed, and not beside it.
+
+    A real run is out of place there, too, where it asks for a subclass (ATen's isTensorSubclassLike).
+    """
+    return any(type(mode).__module__ == "torch.utils.checkpoint" for mode in _get_current_dispatch_mode_stack())
 
 
 def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:

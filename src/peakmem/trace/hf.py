@@ -135,12 +135,16 @@ def layers_of(model: torch.nn.Module) -> list[torch.nn.Module]:
 
 
 def all_layers_of(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """Return the layers of every list that lies in no other: an encoder's, a decoder's, those of its stages."""
+    """Return the layers of every list that lies in no other: an encoder's, a decoder's, those of its stages.
+
+    Those of pictures come first, in the order in which they run.
+    """
     lists: dict[str, torch.nn.ModuleList] = {}
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.ModuleList) and not any(name.startswith(f"{outer}.") for outer in lists):
             lists[name] = module
-    return [layer for each in lists.values() for module in each for layer in _of_stage(module)] or layers_of(model)
+    ordered = sorted(lists, key=lambda name: "vision" not in name)
+    return [layer for name in ordered for module in lists[name] for layer in _of_stage(module)] or layers_of(model)
 
 
 def _of_stage(module: torch.nn.Module) -> list[torch.nn.Module]:

@@ -20,7 +20,7 @@ from torch.optim.optimizer import _foreach_supported_types
 
 from peakmem.tables.kernels import GPU
 
-from .attention import AttentionOnGPU
+from .attention import AttentionOnGPU, chooses
 from .process import TraceError
 from .streams import ANSWERS
 
@@ -98,7 +98,7 @@ def _linear(original: Any, answers: AttentionOnGPU) -> Any:
     def linear(x: Any, weight: Any, bias: Any = None) -> Any:
         if bias is None or not isinstance(x, FakeTensor) or x.dim() < 3 or x.is_contiguous():
             return original(x, weight, bias)
-        answers.adds_in_place = True
+        answers.adds_in_place = not chooses()
         try:
             return original(x, weight, bias)
         finally:

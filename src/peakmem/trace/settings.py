@@ -242,7 +242,7 @@ def task_of(model: Model, setup: Setup) -> str:
         return "image-text"
     if model.image and not model.vocabulary:
         return "image"
-    if special := {"whisper": "speech", "clip": "contrastive"}.get(model.architecture):
+    if special := {"whisper": "speech", "clip": "contrastive", "siglip": "contrastive"}.get(model.architecture):
         return special
     if "encoder_decoder" in model.switches:
         return "seq2seq"

@@ -103,8 +103,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return self._answer(args[0], True)
             if func is _wait:  # its fake kernel makes a second tensor; the real one returns its argument
                 return args[0]
-            # Under selective checkpointing's own dispatch mode a real run is out of place, too.
-            if self.attention is not None and self.attention.adds_in_place and not self.keeps:
+            if self.attention is not None and self.attention.adds_in_place:
                 return self._take_over(args[0], func(*args))
         before = len(self.events)
         try:
