@@ -38,17 +38,14 @@ def weight(name: str) -> Parameter:
 
 def known(name: str) -> Parameter:
     """The same, asked for what it is, not read."""
-    return current().parameters[_key(name)]
+    tape = current()
+    return tape.parameters[(tape.borrowed or tape.layer) + (f"{tape.scope}.{name}" if tape.scope else name)]
 
 
 def has(name: str) -> bool:
     """Whether the current part of the model has a parameter of this name."""
-    return _key(name) in current().parameters
-
-
-def _key(name: str) -> str:
     tape = current()
-    return (tape.borrowed or tape.layer) + (f"{tape.scope}.{name}" if tape.scope else name)
+    return (tape.borrowed or tape.layer) + (f"{tape.scope}.{name}" if tape.scope else name) in tape.parameters
 
 
 @contextmanager
@@ -77,8 +74,7 @@ def conv1d(x: Tensor, name: str) -> Tensor:
         return product(x, weight("weight"), weight("bias"), transposed=True)
 
 
-def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False,
-            whole: Parameter | None = None) -> Tensor:
+def product(x: Tensor, w: Tensor, bias: Tensor | None, transposed: bool = False, whole: Tensor | None = None) -> Tensor:
     """x·wᵀ (+ bias) on the flattened rows of x; `transposed`: the weight lies as (in, out).
     whole: what w was split from: split() hands on that it wants a gradient, where none is recorded, too.
 
