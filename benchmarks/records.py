@@ -30,7 +30,8 @@ PHASE = {"zero": "clear", "clip": "optimizer.clip"}
 KEPT = {"aten.mm.default": "mm", "aten.addmm.default": "addmm", "aten.bmm.default": "bmm",
         "aten._scaled_dot_product_flash_attention.default": "flash",
         "aten._scaled_dot_product_efficient_attention.default": "efficient"}
-TASKS = {"causal": None, "mlm": "BertForMaskedLM", "image": None, "seq2seq": None, "image-text": None, "contrastive": None}
+TASKS = {"causal": None, "mlm": "BertForMaskedLM", "image": None, "seq2seq": None, "image-text": None,
+         "contrastive": None}
 LEVELS = ("step_start", "after_forward", "forward_peak", "after_backward", "backward_peak", "optimizer_peak",
           "step_end", "peak")
 LORA = {"r", "alpha", "targets", "layers"}
