@@ -79,7 +79,7 @@ def compared(worker: Worker, point: Point) -> tuple[int, str]:
 def main() -> int:
     """Run the grid and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--points", type=int, default=4, help="settings for each configuration (default: 4)")
+    parser.add_argument("--points", type=int, default=2, help="settings for each configuration (default: 2)")
     parser.add_argument("--only", default="", help="only points whose name contains this text")
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--verbose", action="store_true", help="a line for equal points, too")

@@ -18,6 +18,6 @@ def test_on_the_command_line(ask: Ask, tmp_path: Path) -> None:
     assert max(map(len, answer.out.splitlines())) <= 80
     assert '"gpu": "RTX 3090"' in ask("diagnose", str(log), "--json").out
     for words, told in (([str(log), "--batch", "2"], "give its MODEL"), (["none.log"], "cannot be read"),
-                        ([str(tmp_path)], "cannot be read"), (["-", "-"], "not both")):
+                        ([str(tmp_path)], "is a folder; give a file"), (["-", "-"], "not both")):
         answer = ask("diagnose", *words)
         assert answer.code == 2 and told in answer.err and answer.err.count("\n") == 1

@@ -56,4 +56,5 @@ def log(name: str) -> str:
     try:
         return read(name, 4 * MOST, streams=True).decode("utf-8", "replace")
     except Unreadable as error:
-        raise Unreadable(f"{error}; give a file with the message, or -") from None
+        told = str(error).partition("; give ")[0]
+        raise Unreadable(f"{told}; give a file with the message, or -") from None
