@@ -131,4 +131,4 @@ def test_mistakes_are_told_in_one_line(given: dict[str, Any], words: str) -> Non
 
 def test_architectures_without_a_default_say_so() -> None:
     with pytest.raises(Impossible, match="no default of peft's is known for phi3"):
-        run(LLAMA | {"model_type": "phi3"}, lora_rank=4, lora_targets=("default",))
+        run(LLAMA | {"model_type": "phi3", "pad_token_id": 0}, lora_rank=4, lora_targets=("default",))

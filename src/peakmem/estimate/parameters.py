@@ -170,9 +170,9 @@ def check_parts(m: Structure) -> None:
                          f"it has {known}")
     for pattern in m.frozen:
         if not any(matches(named(row), pattern) for row in rows if row.module != "buffer"):
-            names = ", ".join(dict.fromkeys(row.name.rpartition(".")[0] or row.name for row in rows
-                                            if row.module != "buffer"))
-            raise Impossible(f"--freeze {printable(pattern)} meets no parameter; modules are {names}")
+            modules = (row.name.rpartition(".")[0] or row.name for row in rows if row.module != "buffer")
+            known = ", ".join(dict.fromkeys(module.rpartition(".")[2] for module in modules if module[-1] != "*"))
+            raise Impossible(f"--freeze {printable(pattern)} meets no parameter; modules are named {known}")
 
 
 def all_rows(m: Structure, code: ModuleType) -> Iterator[Row]:
@@ -187,6 +187,7 @@ def all_rows(m: Structure, code: ModuleType) -> Iterator[Row]:
 
 
 DEFAULT_TARGETS = {
+    "bart": ("q_proj", "v_proj"), "codegen": ("qkv_proj",), "deberta-v2": ("query_proj", "value_proj"),
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "opt"),
                     ("q_proj", "v_proj")),
     **dict.fromkeys(("gptj", "gpt_neo", "stablelm"), ("q_proj", "v_proj")),
