@@ -48,7 +48,7 @@ def build(
     """
     import transformers
 
-    known = {key: value for key, value in config.items() if key not in _IGNORED}
+    known = {key: read(value) for key, value in config.items() if key not in _IGNORED}
     settings = transformers.AutoConfig.for_model(**known)
     settings.architectures = []  # where a task has several classes, the first of them
     settings.use_cache = settings.get_text_config().use_cache = False
@@ -83,6 +83,17 @@ def build(
         model.forward = partial(model.forward, return_loss=True)
     model.train()
     return cast(torch.nn.Module, model)
+
+
+def read(value: Any) -> Any:
+    """A value of a config.json, where infinity is ``{"__float__": "Infinity"}`` (configuration_utils.py)."""
+    if isinstance(value, list):
+        return [read(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"__float__"} and isinstance(value["__float__"], str):
+        return float(value["__float__"])
+    return {key: read(each) for key, each in value.items()}
 
 
 def _set_dropouts(settings: Any, probability: float) -> None:

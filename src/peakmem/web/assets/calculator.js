@@ -117,6 +117,7 @@ export class Calculator extends HTMLElement {
   settle() {
     if (!state.answer.idle) return;
     this.form.sized(state.answer.ledger.run.model);
+    this.form.sync(); // the length of the sequence is the model's, where none is given
     this.form.idle(state.answer.parts.idle);
   }
   details() {

@@ -4,7 +4,7 @@ import { ask, started } from "./ask.js";
 import { ModelBox } from "./models.js";
 import { nameOf, read } from "./config.js";
 import { amount, label, spelled, words } from "./said.js";
-import { canRead, cannotRead, change, changed, missed, reset, setting, start, state } from "./store.js";
+import { canRead, cannotRead, change, changed, missed, reset, setting, start, state, usually } from "./store.js";
 
 const FIRST = ["model", "gpu", "run", "sequence", "batch", "precision", "optimizer", "attention", "checkpoint", "implementation"];
 const SECOND = ["accumulation", "lora_rank", "shard", "gpus"];
@@ -238,7 +238,7 @@ export class Form {
     this.models.set(state.config ? `${state.model} (your file)` : state.model);
     for (const name of SIZES) this.put(this.controls[`size-${name}`], state.sizes[name] ?? "");
     for (const row of this.tables.fields) {
-      const value = state.settings[row.name] ?? (row.name === "gpu" ? "" : row.default);
+      const value = state.settings[row.name] ?? (row.name === "gpu" ? "" : row.name === "sequence" ? usually(row.name) : row.default);
       const control = this.controls[row.name];
       if (row.name === "run") for (const radio of control) radio.checked = radio.value === value;
       else if (row.type === "bool") control.checked = value === true || value === "true";

@@ -70,7 +70,7 @@ export class OutOfMemory extends HTMLElement {
 
   tell(answer) {
     const gpus = answer.gpus.length > 1 ? h("p", { class: "controls row small" }, "GPUs with this much memory: ", answer.gpus.map((name) =>
-      h("button", { type: "button", "aria-pressed": String(state.settings.gpu === name), onclick: () => change({ settings: { gpu: name } }, { push: true }) }, name))) : null;
+      h("button", { type: "button", "aria-pressed": String(state.settings.gpu === name), onclick: () => change({ settings: { gpu: name } }, { push: true }) }, name))) : "";
     let before = "";
     const item = (one) => {
       const label = ABOUT[one.about] === before ? "" : ABOUT[one.about];

@@ -22,6 +22,9 @@ export function request(more = {}) {
 const sorted = (object) => Object.fromEntries(Object.entries(object).sort(([a], [b]) => (a < b ? -1 : 1)));
 
 let defaults = {};
+/** How long a model's sequence is where none is given: as the field table says, or as many positions as there are. */
+const lengths = {};
+export const usually = (name) => (name === "sequence" && lengths[state.config ?? state.model]) || defaults[name];
 export function setDefaults(fields) {
   defaults = Object.fromEntries(fields.map((row) => [row.name, String(row.default)]));
 }
@@ -47,7 +50,7 @@ export function cannotRead(name, text) {
 export const canRead = (name) => unread.delete(name);
 
 /** A setting as it is, also where nobody set it. */
-export const setting = (name) => state.settings[name] ?? defaults[name];
+export const setting = (name) => state.settings[name] ?? usually(name);
 
 /** Change the model, sizes or settings; null takes a setting back to its default. */
 export function change({ model, config, sizes, settings }, { push = false } = {}) {
@@ -56,7 +59,7 @@ export function change({ model, config, sizes, settings }, { push = false } = {}
   }
   for (const [part, given] of [["sizes", sizes], ["settings", settings]]) {
     for (const [name, value] of Object.entries(given ?? {})) {
-      const usual = part === "settings" && name !== "gpu" && String(value) === defaults[name];
+      const usual = part === "settings" && name !== "gpu" && String(value) === usually(name);
       if (value === null || value === "" || usual) delete state[part][name];
       else state[part][name] = value;
     }
@@ -132,6 +135,7 @@ function taken(answer, turn) {
     return false;
   }
   state.answer = answer;
+  if (!("sequence" in state.settings)) lengths[state.config ?? state.model] = String(answer.ledger.run.sequence);
   state.error = null;
   document.documentElement.removeAttribute("data-old");
   return true;
