@@ -37,10 +37,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "cohere": {"use_qk_norm": True}, "starcoder2": {"sliding_window": 8},
     "gpt_bigcode": {"n_embd": 40, "n_layer": 5, "n_head": 4, "n_positions": 64},
     "gptj": {"n_embd": 40, "n_layer": 5, "n_head": 4, "n_positions": 64, "rotary_dim": 4},
-    "mamba": {"state_size": 4, "residual_in_fp32": True},
-    "convnext": {"num_stages": 4, "num_hidden_layers": 4, "depths": [2, 4, 3, 2],
-                 "hidden_sizes": [8, 16, 24, 40], "image_size": 64},
     "bert": {}, "vit": {"image_size": 16, "patch_size": 4},
+}
+LAST_IS_KEPT: dict[str, dict[str, Any]] = {
+    "mamba": {"state_size": 4, "residual_in_fp32": True},
+    "convnext": {"num_stages": 4, "num_hidden_layers": 4, "depths": [2, 4, 3, 2], "hidden_sizes": [8, 16, 24, 40],
+                 "image_size": 64},
 }
 LEVERS: dict[str, dict[str, Any]] = {
     "checkpoint": {"checkpoint": "full"},
@@ -61,7 +63,7 @@ LEVERS: dict[str, dict[str, Any]] = {
 
 def model_of(family: str) -> Model:
     """A tiny model with sizes that differ from each other."""
-    return from_config({**SIZES, "model_type": family, **FAMILIES[family]})
+    return from_config({**SIZES, "model_type": family, **(FAMILIES | LAST_IS_KEPT)[family]})
 
 
 def run(model: Model, settings: dict[str, Any], unfold: bool = False) -> tuple[Tape, dict[str, Any]]:
@@ -92,7 +94,7 @@ def check(model: Model, settings: dict[str, Any]) -> None:
     assert born - freed == sum(1 if event >= 0 else -1 for event in tape.events[:start] if isinstance(event, int))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES | LAST_IS_KEPT)
 def test_books_balance_with_every_lever(family: str) -> None:
     model = model_of(family)
     for settings in ({}, *LEVERS.values()):

@@ -79,7 +79,7 @@ def test_every_parameter_is_divided_as_its_name_says_or_the_model_is_refused(nam
 
 
 UNDIVIDED = set("gpt2 gpt_bigcode gpt_neo gptj opt mpt jamba qwen3_next qwen3_5 qwen3_5_moe_text deepseek_v4 llava t5 "
-                "whisper".split())
+                "whisper bart m2m_100".split())
 """Architectures that generate, and are counted on one GPU only."""
 
 

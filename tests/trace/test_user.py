@@ -54,7 +54,7 @@ def test_shared_weights_and_unsaved_buffers_are_counted_once(worker: Worker) -> 
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(Unreadable, match="nowhere.py': no such file"):
+    with pytest.raises(Unreadable, match="nowhere.py' cannot be read: No such file"):
         trace_function("nowhere.py:model")
 
 
