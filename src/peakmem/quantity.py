@@ -90,6 +90,19 @@ LEGEND: Mapping[str, str] = {
     "at": "width of each embedded number of a picture",
 }
 
+NUMBERED: Mapping[str, str] = {"ch": "channels of stage", "a": "attention heads of stage", "d": "head size of stage",
+                               "n": "layers of stretch"}
+"""What letters with a number stand for: those of a model with stages."""
+
+
+def meaning(letter: str) -> str:
+    """What a letter of a formula stands for; empty where nothing is known."""
+    base = letter.rstrip("0123456789")
+    if letter in LEGEND or base == letter:
+        return LEGEND.get(letter, "")
+    return f"{NUMBERED[base]} {letter[len(base):]}" if base in NUMBERED else ""
+
+
 GIB = 2**30
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from peakmem.errors import UnknownName
 from peakmem.ledger import KINDS, Ledger, Line as Entry
-from peakmem.quantity import LEGEND, gib
+from peakmem.quantity import LEGEND, gib, meaning
 from peakmem.views.colours import colour
 from peakmem.views.layout import Line, heading, plain, wrapped
 from peakmem.views.tables import reason
@@ -114,9 +116,11 @@ def overview(ledger: Ledger, width: int) -> list[Line]:
 
 def letters(formulas: list[str], width: int) -> list[Line]:
     """What the letters of some formulas stand for."""
-    used = {sign for text in formulas for sign in text if sign in LEGEND}
+    order = {letter: i for i, letter in enumerate(LEGEND)}
+    found = {word for text in formulas for word in re.findall(r"[A-Za-z]+[0-9]*", text) if meaning(word)}
+    used = sorted(found, key=lambda word: (order.get(word, order.get(word.rstrip("0123456789"), len(order))), word))
     if not used:
         return []
-    listed = ", ".join(f"{sign} {meaning}" for sign, meaning in LEGEND.items() if sign in used)
+    listed = ", ".join(f"{word} {meaning(word)}" for word in used)
     text = f"Letters: {listed}. Sizes are rounded up to 512 bytes; GiB is 2³⁰ bytes."
     return [[], *wrapped(text, width, style="dim")]
