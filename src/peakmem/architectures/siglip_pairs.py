@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peakmem.architectures import clip, siglip
-from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, layer_norm, linear
+from peakmem.architectures.definition import Definition, Layers, Row, buffer, embedding, layer_norm, linear, unpacked
 from peakmem.errors import Impossible
 from peakmem.estimate import weights
 from peakmem.estimate.attention import bmm
@@ -56,7 +56,7 @@ def head_rows(name: str) -> Iterator[Row]:
     yield Row(f"{name}.probe", "1 1 hi")
     yield Row(f"{name}.attention.in_proj_weight", "(3 ai di) hi")
     yield Row(f"{name}.attention.in_proj_bias", "(3 ai di)")
-    yield from linear(f"{name}.attention.out_proj", "hi", "(ai di)", True)
+    yield from unpacked(linear(f"{name}.attention.out_proj", "hi", "(ai di)", True), "not by bitsandbytes")
     yield from layer_norm(f"{name}.layernorm", "hi")
     yield from linear(f"{name}.mlp.fc1", "fi", "hi", True)
     yield from linear(f"{name}.mlp.fc2", "hi", "fi", True)
