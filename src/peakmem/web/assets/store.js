@@ -135,7 +135,7 @@ function taken(answer, turn) {
     return false;
   }
   state.answer = answer;
-  if (!("sequence" in state.settings)) lengths[state.config ?? state.model] = String(answer.ledger.run.sequence);
+  if (!("sequence" in state.settings) && answer.ledger.run?.sequence) lengths[state.config ?? state.model] = String(answer.ledger.run.sequence);
   state.error = null;
   document.documentElement.removeAttribute("data-old");
   return true;
